@@ -1,0 +1,59 @@
+"""The table of loops: one row a contestant. Listing them imports no framework."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import NamedTuple
+
+from overhead.loops.base import Declined, Loop, Op
+
+__all__ = ["FLOORS", "LOOPS", "Declined", "Loop", "LoopInfo", "Op", "make"]
+
+
+class LoopInfo(NamedTuple):
+    """Where a loop's class stands and what a reader is told of it."""
+
+    module: str
+    cls: str
+    framework: str  # the package that it imports
+    devices: tuple[str, ...]
+    does: str  # one line for tables and `--help`
+    env: tuple[tuple[str, str], ...] = ()  # set before the worker imports anything
+
+
+_CPU, _GPU, _BOTH = ("cpu",), ("gpu",), ("cpu", "gpu")
+
+LOOPS: dict[str, LoopInfo] = {
+    "numpy": LoopInfo("numpy_", "NumpyLoop", "numpy", _CPU, "a Python loop over batches, BLAS products"),
+    "numpy-per-image": LoopInfo(
+        "numpy_", "NumpyPerImageLoop", "numpy", _CPU, "the article's layer objects, one image at a time"
+    ),
+    "jax-step": LoopInfo("jax_", "JaxStepLoop", "jax", _BOTH, "one compiled step, called once a batch"),
+    "jax-epoch": LoopInfo("jax_", "JaxEpochLoop", "jax", _BOTH, "the whole epoch in one compiled call"),
+    "keras-fit": LoopInfo(
+        "keras_", "KerasFitLoop", "tensorflow", _BOTH, "Keras defaults, training only",
+        (("KERAS_BACKEND", "tensorflow"),),
+    ),
+    "keras-fit-validated": LoopInfo(
+        "keras_", "KerasFitValidatedLoop", "tensorflow", _BOTH, "Keras with validation and metrics, as the article",
+        (("KERAS_BACKEND", "tensorflow"),),
+    ),
+    "tf-eager": LoopInfo("tensorflow_", "TfEagerLoop", "tensorflow", _BOTH, "TensorFlow op by op"),
+}  # fmt: skip
+
+# The floor: the step's matrix products and nothing else, per library (not loops: they learn nothing).
+FLOORS: dict[str, LoopInfo] = {
+    "floor-numpy": LoopInfo("numpy_", "NumpyFloor", "numpy", _CPU, "the step's matrix products in NumPy"),
+    "floor-xla": LoopInfo("jax_", "XlaFloor", "jax", _BOTH, "the step's matrix products in one XLA scan"),
+}
+
+
+def make(name: str, device: str = "cpu") -> Loop:
+    """Import and build a loop or a floor. Raises `Declined` for an unknown name or an unsupported device."""
+    info = LOOPS.get(name) or FLOORS.get(name)
+    if info is None:
+        raise Declined(f"loop must be one of {', '.join(LOOPS)}, got {name!r}")
+    if device not in info.devices:
+        raise Declined(f"{name} runs on {' or '.join(info.devices)} only, got {device}")
+    cls = getattr(import_module(f"overhead.loops.{info.module}"), info.cls)
+    return cls(device)

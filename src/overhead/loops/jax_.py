@@ -1,0 +1,188 @@
+"""Training loops in JAX: the step compiled, and the whole epoch compiled."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from overhead.data import Split
+from overhead.loops.base import Declined, Loop
+from overhead.mlp import Layer, Params
+from overhead.workload import Workload
+
+
+class State(NamedTuple):
+    params: Any  # a tuple of (w, b), donated to the next step
+    x: Array  # (whole batches, batch, inputs), batched once before the clock starts
+    y: Array  # (whole batches, batch)
+    tail: tuple[Array, Array] | None  # the short last batch of remainder=keep
+    batches: list[tuple[Array, Array]]  # the same batches one by one, for loops that are called by step
+    at: int  # the next batch
+    lr: Array  # ()
+
+
+def step(params: Any, x: Array, y: Array, lr: Array) -> Any:
+    """One SGD step on softmax cross-entropy. `x`: (batch, inputs) float32; `y`: (batch,) int32."""
+    inputs = [x]                                                # of each layer
+    for w, b in params[:-1]:
+        inputs.append(jnp.maximum(inputs[-1] @ w + b, 0))       # (batch, hidden)
+    w, b = params[-1]
+    p = jax.nn.softmax(inputs[-1] @ w + b)                      # (batch, classes)
+    d = (p - jax.nn.one_hot(y, p.shape[1], dtype=p.dtype)) / len(y)
+    updated = []
+    for (w, b), a in zip(params[::-1], inputs[::-1]):
+        updated.append((w - lr * (a.T @ d), b - lr * d.sum(axis=0)))
+        if a is not x:                                          # nobody needs the gradient of the pixels
+            d = (d @ w.T) * (a > 0)                             # (batch, hidden)
+    return tuple(updated[::-1])  # fmt: skip
+
+
+@partial(jax.jit, donate_argnums=0)
+def jitted_step(params: Any, x: Array, y: Array, lr: Array) -> Any:
+    return step(params, x, y, lr)
+
+
+@partial(jax.jit, donate_argnums=0)
+def jitted_epoch(params: Any, x: Array, y: Array, tail: Any, lr: Array) -> Any:
+    """Every step of one epoch in one program. `x`: (batches, batch, inputs); `y`: (batches, batch)."""
+    params, _ = lax.scan(lambda p, xy: (step(p, *xy, lr), None), params, (x, y))
+    return params if tail is None else step(params, *tail, lr)
+
+
+def place_batches(device: str, params: Params, data: Split, workload: Workload, *, one_by_one: bool) -> State:
+    """Copy the parameters and the images to the device: as one batched array, or as a list of batches."""
+    where = jax.devices(device)[0]
+    put = partial(jax.device_put, device=where, may_alias=False)
+    whole, size = workload.whole_batches, workload.batch_size
+    x = data.x[: whole * size].reshape(whole, size, -1)
+    y = data.y[: whole * size].reshape(whole, size)
+    tail = None
+    if workload.remainder == "keep" and workload.last_batch:
+        tail = put(data.x[whole * size :]), put(data.y[whole * size :])
+    placed = tuple((put(w), put(b)) for w, b in params)
+    lr = put(np.float32(workload.learning_rate))
+    if not one_by_one:
+        return State(placed, put(x), put(y), tail, [], 0, lr)
+    batches = [(put(xb), put(yb)) for xb, yb in zip(x, y)] + ([tail] if tail else [])
+    return State(placed, x[:0], y[:0], tail, batches, 0, lr)
+
+
+class JaxLoop(Loop):
+    """What the JAX variants share: waiting, fetching, and where the arrays are."""
+
+    framework = "jax"
+
+    def block(self, state: State) -> None:
+        jax.block_until_ready(state.params)
+
+    def fetch(self, state: State) -> Params:
+        return tuple(Layer(np.asarray(w), np.asarray(b)) for w, b in state.params)
+
+    def placed_on(self, state: State) -> tuple[str, str]:
+        (device,) = state.params[0][0].devices()
+        return ("gpu" if device.platform in ("gpu", "cuda", "rocm") else device.platform), device.device_kind
+
+
+@final
+class JaxStepLoop(JaxLoop):
+    """One compiled step with donated parameters, called from Python once a batch."""
+
+    def place(self, params: Params, data: Split, workload: Workload) -> State:
+        return place_batches(self.device, params, data, workload, one_by_one=True)
+
+    def run(self, state: State, steps: int) -> State:
+        params, at, lr = state.params, state.at, state.lr
+        for _ in range(steps):
+            x, y = state.batches[at]
+            params = jitted_step(params, x, y, lr)
+            at = (at + 1) % len(state.batches)
+        return state._replace(params=params, at=at)
+
+
+@final
+class JaxEpochLoop(JaxLoop):
+    """The whole epoch in one compiled call: a scan over data that was batched before the clock started."""
+
+    def place(self, params: Params, data: Split, workload: Workload) -> State:
+        return place_batches(self.device, params, data, workload, one_by_one=False)
+
+    def run(self, state: State, steps: int) -> State:
+        params, at, lr = state.params, state.at, state.lr
+        whole = len(state.x)
+        epoch = whole + (state.tail is not None)
+        while steps:
+            if at == 0 and steps >= epoch:
+                params = jitted_epoch(params, state.x, state.y, state.tail, lr)
+                steps -= epoch
+            else:  # what is left over, step by step
+                x, y = (state.x[at], state.y[at]) if at < whole else state.tail
+                params = jitted_step(params, x, y, lr)
+                steps, at = steps - 1, (at + 1) % epoch
+        return state._replace(params=params, at=at)
+
+    def steps_per_call(self, workload: Workload) -> int:
+        return workload.steps
+
+
+class FloorState(NamedTuple):
+    weights: list[Array]
+    x: Array  # (whole batches, batch, inputs)
+    tail: Array | None
+    products: Any
+
+
+@jax.jit
+def matrix_products(weights: list[Array], x: Array, tail: Array | None) -> Any:
+    """The products of every step of an epoch, each fed by the one before so that none can be dropped."""
+
+    def products(_, xb):
+        inputs = [xb]
+        for w in weights:
+            inputs.append(inputs[-1] @ w)                       # (batch, outputs)
+        d, found = inputs.pop(), []                             # stands in for the gradient at the logits
+        for w, a in zip(weights[::-1], inputs[::-1]):
+            found.append(a.T @ d)                               # (inputs, outputs)
+            if a is not xb:
+                d = d @ w.T                                     # (batch, inputs)
+        return found, None
+
+    carry, _ = lax.scan(products, [jnp.zeros_like(w) for w in weights[::-1]], x)
+    return carry if tail is None else (carry, products(None, tail)[0])
+
+
+@final
+class XlaFloor(Loop):
+    """Not a loop: the step's matrix products over all batches in order, in one XLA program."""
+
+    framework = "jax"
+
+    def place(self, params: Params, data: Split, workload: Workload) -> FloorState:
+        state = place_batches(self.device, params, data, workload, one_by_one=False)
+        return FloorState([w for w, _ in state.params], state.x, state.tail[0] if state.tail else None, None)
+
+    def run(self, state: FloorState, steps: int) -> FloorState:
+        epoch = len(state.x) + (state.tail is not None)
+        if steps % epoch:
+            raise Declined(f"the XLA floor runs whole epochs of {epoch} steps, got {steps}")
+        products = state.products
+        for _ in range(steps // epoch):
+            products = matrix_products(state.weights, state.x, state.tail)
+        return state._replace(products=products)
+
+    def block(self, state: FloorState) -> None:
+        jax.block_until_ready(state.products)
+
+    def fetch(self, state: FloorState) -> Params:
+        raise Declined("the floor learns nothing")
+
+    def placed_on(self, state: FloorState) -> tuple[str, str]:
+        (device,) = state.weights[0].devices()
+        return ("cpu" if device.platform == "cpu" else "gpu"), device.device_kind
+
+    def steps_per_call(self, workload: Workload) -> int:
+        return workload.steps
