@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from itertools import pairwise
+from numbers import Real
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
@@ -16,19 +17,23 @@ TRAINING_IMAGES = 48_000
 
 def _count(value: Any) -> int:
     """A whole number; a text, a bool or a float is no count."""
-    if isinstance(value, bool | str | bytes | float) or not hasattr(value, "__index__"):
-        raise ValueError(f"must be a whole number, got {value!r}")
-    return operator.index(value)
+    problem = f"must be a whole number, got {value!r}"
+    if isinstance(value, bool):
+        raise ValueError(problem)
+    try:
+        return operator.index(value)  # also NumPy's integers; NumPy's bool and arrays have no index
+    except TypeError:
+        raise ValueError(problem) from None
 
 
 def _rate(value: Any) -> float:
     """A finite number above 0. YAML reads `1e-3` as text, so numeric text is the number it spells."""
     problem = f"must be a finite number above 0, got {value!r}"
-    if isinstance(value, bool):
-        raise ValueError(problem)
+    if isinstance(value, bool) or not isinstance(value, Real | str):
+        raise ValueError(problem)  # bytes, arrays and NumPy's bool would pass through float()
     try:
         rate = float(value)
-    except (TypeError, ValueError):
+    except (ValueError, OverflowError):
         raise ValueError(problem) from None
     if not math.isfinite(rate) or rate <= 0:
         raise ValueError(problem)
