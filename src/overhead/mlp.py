@@ -118,11 +118,18 @@ def reference_steps(
 
 
 def relative_error(ours: Params, reference: Params) -> float:
-    """The largest over the tensors of ‖ours - reference‖₂ / ‖reference‖₂; infinite where it is not finite."""
+    """The largest over the tensors of ‖ours - reference‖₂ / ‖reference‖₂.
+
+    Infinite where it is not finite or where shapes differ. Raises `ValueError` when the numbers of tensors
+    differ.
+    """
     worst = 0.0
     for a, b in zip(flat(ours), flat(reference), strict=True):
-        norm = float(np.linalg.norm(b.ravel().astype(np.float64)))
-        error = float(np.linalg.norm((a.astype(np.float64) - b).ravel()))
+        if a.shape != b.shape:  # subtracting would broadcast, and could agree
+            return np.inf
+        with np.errstate(all="ignore"):
+            norm = float(np.linalg.norm(b.ravel().astype(np.float64)))
+            error = float(np.linalg.norm((a.astype(np.float64) - b).ravel()))
         ratio = error / norm if norm > 0 else (0.0 if error == 0 else np.inf)
         worst = max(worst, ratio if np.isfinite(ratio) else np.inf)
     return worst
