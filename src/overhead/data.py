@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.workload import MNIST_CLASSES, MNIST_INPUTS, TRAINING_IMAGES, Workload
+from overhead.workload import MNIST_CLASSES, Workload
 
 Images = NDArray[np.float32]
 Labels = NDArray[np.int32]
@@ -61,8 +61,10 @@ def load_mnist(part: str = "train") -> Dataset:
     """MNIST as the package ships it: 60,000 `train` or 10,000 `t10k` images.
 
     Returns images (n, 784) float32 in [0, 1] and labels (n,) int32. Raises `DataError` when a file's
-    SHA-256 is not the published one.
+    SHA-256 is not the published one. The arrays are shared and read-only.
     """
+    if part not in ("train", "t10k"):
+        raise DataError(f"part of MNIST must be train or t10k, got {part!r}")
     folder = resources.files("overhead") / "mnist"
     raw = {}
     for stem in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
@@ -74,26 +76,35 @@ def load_mnist(part: str = "train") -> Dataset:
                 "reinstall the package"
             )
     images, labels = raw.values()
-    return _dataset(
+    dataset = _dataset(
         f"mnist@{hashlib.sha256(images).hexdigest()[:6]}",
         _idx(f"{part}-images", images, IMAGES_MAGIC),
         _idx(f"{part}-labels", labels, LABELS_MAGIC),
     )
+    for array in (dataset.images, dataset.labels):
+        array.flags.writeable = False  # every caller gets the same arrays
+    return dataset
 
 
 def load_idx(
-    images: str | Path, labels: str | Path, *, name: str = "idx", sha256: str | None = None
+    images: str | Path,
+    labels: str | Path,
+    *,
+    name: str = "idx",
+    sha256: tuple[str | None, str | None] = (None, None),
 ) -> Dataset:
     """A user's own IDX files, gzipped (`.gz`) or not, 28x28 or any other size of image.
 
-    `sha256`, when given, is checked against the unpacked image file. Fashion-MNIST's files have the
-    names of MNIST's, so the name that travels is `name@` and the start of the images' checksum.
-    Raises `DataError` for anything that is not a whole IDX file of labels 0 to 9.
+    `sha256`: what the unpacked image file and the unpacked label file must have, where known.
+    Fashion-MNIST's files have the names of MNIST's, so the name that travels is `name@` and the start of
+    the images' checksum. Raises `DataError` for anything that is not a whole IDX file of labels 0 to 9.
     """
     raw_images, raw_labels = _read(Path(images)), _read(Path(labels))
     found = hashlib.sha256(raw_images).hexdigest()
-    if sha256 is not None and found != sha256.lower():
-        raise DataError(f"{Path(images).name}: SHA-256 must be {sha256[:12]}…, got {found[:12]}…")
+    for path, raw, wanted in ((images, raw_images, sha256[0]), (labels, raw_labels, sha256[1])):
+        got = found if raw is raw_images else hashlib.sha256(raw).hexdigest()
+        if wanted is not None and got != wanted.lower():
+            raise DataError(f"{Path(path).name}: SHA-256 must be {wanted[:12]}…, got {got[:12]}…")
     return _dataset(
         f"{name}@{found[:6]}",
         _idx(Path(images).name, raw_images, IMAGES_MAGIC),
@@ -111,7 +122,9 @@ def load_npz(path: str | Path, *, name: str | None = None) -> Dataset:
         with np.load(path, allow_pickle=False) as archive:
             missing = {"x_train", "y_train"} - set(archive.files)
             if missing:
-                raise DataError(f"{path.name}: must hold x_train and y_train, lacks {', '.join(sorted(missing))}")
+                raise DataError(
+                    f"{path.name}: must hold x_train and y_train, lacks {', '.join(sorted(missing))}"
+                )
             images, labels = archive["x_train"], archive["y_train"]
     except OSError as error:
         raise DataError(f"{path.name}: cannot be read: {error.strerror or error}") from None
@@ -121,7 +134,7 @@ def load_npz(path: str | Path, *, name: str | None = None) -> Dataset:
         raise DataError(f"{path.name}: must be a NumPy .npz archive without pickles, got {error}") from None
     except Exception as error:  # zipfile.BadZipFile has no better common base
         raise DataError(f"{path.name}: must be a whole .npz archive, got {error}") from None
-    checksum = hashlib.sha256(np.ascontiguousarray(images)).hexdigest()[:6]
+    checksum = hashlib.sha256(images.tobytes()).hexdigest()[:6]
     return _dataset(f"{name or path.stem}@{checksum}", images, labels)
 
 
@@ -129,8 +142,14 @@ def split(dataset: Dataset, workload: Workload, validation: int = VALIDATION_IMA
     """The written-down split: one seeded permutation of all images; its last `validation` validate.
 
     Which images validate depends on `SPLIT_SEED` alone, so it is the same for every loop and seed; the
-    order of the training images depends on `workload.seed`. Raises `DataError` when there are too few.
+    order of the training images depends on `workload.seed`. Raises `DataError` when there are too few
+    images or when they do not fit the first layer.
     """
+    if dataset.images.shape[1] != workload.layers[0]:
+        raise DataError(
+            f"{dataset.name}: images must have {workload.layers[0]} pixels (the first layer), "
+            f"got {dataset.images.shape[1]}"
+        )
     available = len(dataset.labels) - validation
     if workload.images > available:
         raise DataError(
@@ -174,13 +193,27 @@ def _read(path: Path) -> bytes:
 def _unzip(name: str, raw: bytes, *, gzipped: bool) -> bytes:
     if not gzipped:
         return raw
+    if raw[:4] in (struct.pack(">I", IMAGES_MAGIC), struct.pack(">I", LABELS_MAGIC)):
+        raise DataError(
+            f"{name}: must be gzip (starts with 1f 8b), got magic number {_int(raw)}: the file is already "
+            "unpacked; take .gz off its name"
+        )
     if raw[:2] != GZIP_MAGIC:
-        found = "HTML (a proxy's or a dead link's page?)" if raw.lstrip()[:1] == b"<" else repr(raw[:4])
-        raise DataError(f"{name}: must be gzip (starts with 1f 8b), got {found}; fetch the file again")
+        found = "HTML (a proxy's or a dead link's page?)" if _is_html(raw) else raw[:4].hex(" ") or "no bytes"
+        raise DataError(
+            f"{name}: must be gzip (starts with 1f 8b), got {found} in {len(raw)} bytes; fetch the file again"
+        )
     try:
         return gzip.decompress(raw)
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{name}: {len(raw)} bytes of gzip that end early or are damaged ({error})") from None
+        raise DataError(
+            f"{name}: must be a whole gzip file, got {len(raw)} bytes that end early or are damaged "
+            f"({error}); fetch the file again"
+        ) from None
+
+
+def _is_html(raw: bytes) -> bool:
+    return raw[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"  # after a byte order mark or blanks
 
 
 def _idx(name: str, raw: bytes, magic: int) -> NDArray[np.uint8]:
@@ -189,12 +222,15 @@ def _idx(name: str, raw: bytes, magic: int) -> NDArray[np.uint8]:
         raise DataError(
             f"{name}: magic number must be {magic}, got {_int(raw)}: the file is still gzipped; name it .gz"
         )
-    if raw.lstrip()[:1] == b"<":
+    if _is_html(raw):
         raise DataError(f"{name}: magic number must be {magic}, got HTML; fetch the file again")
     dimensions = magic & 0xFF
     head = 4 + 4 * dimensions
     if len(raw) < head:
-        raise DataError(f"{name}: must be at least {head} bytes (IDX header), got {len(raw)}")
+        raise DataError(
+            f"{name}: must be at least {head} bytes (IDX header, magic number {magic}), got {len(raw)}; "
+            "fetch the file again"
+        )
     if _int(raw) != magic:
         swapped = struct.unpack("<I", raw[:4])[0] == magic
         hint = " (the byte order is reversed)" if swapped else ""
@@ -202,7 +238,9 @@ def _idx(name: str, raw: bytes, magic: int) -> NDArray[np.uint8]:
     shape = struct.unpack(f">{dimensions}I", raw[4:head])
     expected = head + int(np.prod(shape, dtype=object))
     if len(raw) != expected:
-        raise DataError(f"{name}: must be {expected} bytes for shape {shape}, got {len(raw)}")
+        raise DataError(
+            f"{name}: must be {expected} bytes for shape {shape}, got {len(raw)}; fetch the file again"
+        )
     return np.frombuffer(raw, np.uint8, offset=head).reshape(shape)
 
 
@@ -213,21 +251,30 @@ def _int(raw: bytes) -> int:
 def _dataset(name: str, images: NDArray, labels: NDArray) -> Dataset:
     """Check and scale: float32 in [0, 1], labels int32 in 0-9, as many labels as images."""
     if images.ndim < 2 or labels.ndim != 1:
-        raise DataError(f"{name}: must be images (n, …) and labels (n,), got {images.shape} and {labels.shape}")
+        raise DataError(
+            f"{name}: must be images (n, …) and labels (n,), got {images.shape} and {labels.shape}"
+        )
     if len(images) != len(labels):
         raise DataError(f"{name}: images and labels must be as many, got {len(images)} and {len(labels)}")
-    if len(labels) == 0:
-        raise DataError(f"{name}: must hold at least one image, got 0")
+    if images.size == 0:
+        raise DataError(f"{name}: must hold at least one pixel, got images of shape {images.shape}")
     if not np.issubdtype(labels.dtype, np.integer):
         raise DataError(f"{name}: labels must be whole numbers, got {labels.dtype}")
     if labels.min() < 0 or labels.max() >= MNIST_CLASSES:
         bad = labels[(labels < 0) | (labels >= MNIST_CLASSES)][0]
         raise DataError(f"{name}: labels must be between 0 and {MNIST_CLASSES - 1}, got {bad}")
+    missing = sorted(set(range(MNIST_CLASSES)) - set(np.unique(labels).tolist()))
+    if missing:
+        raise DataError(
+            f"{name}: labels must hold every class from 0 to {MNIST_CLASSES - 1}, got none of "
+            + ", ".join(map(str, missing))
+        )
     pixels = images.reshape(len(images), -1)
     if pixels.dtype == np.uint8:
         scaled = pixels.astype(np.float32) / np.float32(255)
     elif np.issubdtype(pixels.dtype, np.floating):
-        scaled = pixels.astype(np.float32)
+        with np.errstate(over="ignore"):  # beyond float32 is beyond 1, which is refused below
+            scaled = pixels.astype(np.float32)
     else:
         raise DataError(f"{name}: pixels must be uint8 or floats in [0, 1], got {pixels.dtype}")
     low, high = float(scaled.min()), float(scaled.max())
@@ -241,18 +288,3 @@ def _dataset(name: str, images: NDArray, labels: NDArray) -> Dataset:
             f"{name}: at most {MAX_BLANK_SHARE:.0%} of the images may be blank, got {blank} of {len(scaled)}"
         )
     return Dataset(scaled, labels.astype(np.int32), name)
-
-
-__all__ = [
-    "MNIST_INPUTS",
-    "TRAINING_IMAGES",
-    "DataError",
-    "Dataset",
-    "Split",
-    "for_workload",
-    "load_idx",
-    "load_mnist",
-    "load_npz",
-    "split",
-    "synthetic",
-]
