@@ -119,12 +119,11 @@ def load_npz(path: str | Path, *, name: str | None = None) -> Dataset:
     """
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here, since np.load leaves a damaged archive's file open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             missing = {"x_train", "y_train"} - set(archive.files)
             if missing:
-                raise DataError(
-                    f"{path.name}: must hold x_train and y_train, lacks {', '.join(sorted(missing))}"
-                )
+                raise DataError(f"{path.name}: must hold x_train and y_train, lacks {', '.join(sorted(missing))}")
             images, labels = archive["x_train"], archive["y_train"]
     except OSError as error:
         raise DataError(f"{path.name}: cannot be read: {error.strerror or error}") from None
@@ -159,9 +158,7 @@ def split(dataset: Dataset, workload: Workload, validation: int = VALIDATION_IMA
     rows = np.random.default_rng(SPLIT_SEED).permutation(len(dataset.labels))
     train, held = rows[:available], rows[available:]
     order = train[np.random.default_rng([workload.seed, 2]).permutation(available)][: workload.images]
-    return Split(
-        dataset.images[order], dataset.labels[order], dataset.images[held], dataset.labels[held], dataset.name
-    )
+    return Split(dataset.images[order], dataset.labels[order], dataset.images[held], dataset.labels[held], dataset.name)
 
 
 def synthetic(workload: Workload) -> Split:
@@ -238,9 +235,7 @@ def _idx(name: str, raw: bytes, magic: int) -> NDArray[np.uint8]:
     shape = struct.unpack(f">{dimensions}I", raw[4:head])
     expected = head + int(np.prod(shape, dtype=object))
     if len(raw) != expected:
-        raise DataError(
-            f"{name}: must be {expected} bytes for shape {shape}, got {len(raw)}; fetch the file again"
-        )
+        raise DataError(f"{name}: must be {expected} bytes for shape {shape}, got {len(raw)}; fetch the file again")
     return np.frombuffer(raw, np.uint8, offset=head).reshape(shape)
 
 
@@ -251,9 +246,7 @@ def _int(raw: bytes) -> int:
 def _dataset(name: str, images: NDArray, labels: NDArray) -> Dataset:
     """Check and scale: float32 in [0, 1], labels int32 in 0-9, as many labels as images."""
     if images.ndim < 2 or labels.ndim != 1:
-        raise DataError(
-            f"{name}: must be images (n, …) and labels (n,), got {images.shape} and {labels.shape}"
-        )
+        raise DataError(f"{name}: must be images (n, …) and labels (n,), got {images.shape} and {labels.shape}")
     if len(images) != len(labels):
         raise DataError(f"{name}: images and labels must be as many, got {len(images)} and {len(labels)}")
     if images.size == 0:
