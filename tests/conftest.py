@@ -1,0 +1,26 @@
+"""A workload and data small enough for every test, and real."""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+
+from overhead import data
+from overhead.data import Split
+from overhead.workload import Workload
+
+# A shared machine may stall for longer than any deadline; no test judges by absolute time.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
+
+
+@pytest.fixture(scope="session")
+def tiny_workload() -> Workload:
+    """The MLP of the book on 200 images: six whole batches of 32 and a short one of 8, which is kept."""
+    return Workload(images=200, remainder="keep")
+
+
+@pytest.fixture(scope="session")
+def tiny_data(tiny_workload: Workload) -> Split:
+    """MNIST: 200 training images in the order of `tiny_workload`, and all 12,000 that validate."""
+    return data.split(data.load_mnist(), tiny_workload)
