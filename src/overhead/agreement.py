@@ -1,0 +1,124 @@
+"""Agreement before timing: what the float64 reference does, and whether a loop did the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+from overhead import mlp
+from overhead.data import Split
+from overhead.mlp import Params
+from overhead.workload import Workload
+
+STEPS = 20
+RATE = 0.1  # a larger rate magnifies rounding without any fault of the loop
+TOLERANCES = {"float32": 1e-5, "tf32": 1e-2}
+LOSS_TOLERANCE = 1e-3  # relative, of the mean training loss after the first epoch
+
+
+class Reference(NamedTuple):
+    """The float64 oracle's run at the rate of agreement."""
+
+    params: Params  # after `STEPS` steps
+    epoch_loss: float  # mean training loss after the first epoch
+
+
+class Agreement(NamedTuple):
+    """How far a loop is from the reference, and the tolerance in force."""
+
+    steps: int
+    error: float
+    tolerance: float
+    epoch_loss_error: float
+
+    @property
+    def disagreement(self) -> str | None:
+        """Why the loop may not be timed, or None."""
+        if not self.error <= self.tolerance:
+            return f"error {self.error:.2g} after {self.steps} steps exceeds {self.tolerance:g} (norm-wise)"
+        if not self.epoch_loss_error <= LOSS_TOLERANCE:
+            return f"mean loss after one epoch is off by {self.epoch_loss_error:.2g}, more than {LOSS_TOLERANCE:g}"
+        return None
+
+
+def at_agreement_rate(workload: Workload) -> Workload:
+    """The workload with the rate at which loops are compared."""
+    return workload.model_copy(update={"learning_rate": RATE})
+
+
+@lru_cache(maxsize=4)
+def _reference(workload: Workload, split: _Same) -> Reference:
+    w = at_agreement_rate(workload)
+    x, y = split.of.x, split.of.y
+    steps = mlp.reference_steps(mlp.init(w), x, y, w)
+    trained = list(islice(steps, STEPS))
+    after = trained[-1][1]
+    if w.steps > STEPS:
+        *_, (_, last) = islice(steps, w.steps - STEPS)
+    else:
+        last = trained[w.steps - 1][1]
+    return Reference(after, mlp.loss(last, x, y))
+
+
+class _Same:
+    """A split as a cache key: the same object is the same split."""
+
+    def __init__(self, of: Split) -> None:
+        self.of = of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.of is self.of
+
+
+def reference(workload: Workload, split: Split) -> Reference:
+    """The oracle's parameters after 20 steps and its loss after an epoch, computed once per workload."""
+    return _reference(at_agreement_rate(workload).model_copy(update={"epochs": 1}), _Same(split))
+
+
+def compare(
+    after_steps: Params, after_epoch: Params, workload: Workload, split: Split, precision: str = "float32"
+) -> Agreement:
+    """A loop's parameters after 20 steps and after one epoch, both at rate 0.1, against the reference."""
+    expected = reference(workload, split)
+    loss = mlp.loss(after_epoch, split.x, split.y)
+    error = abs(loss - expected.epoch_loss) / expected.epoch_loss
+    return Agreement(
+        STEPS,
+        mlp.relative_error(after_steps, expected.params),
+        TOLERANCES[precision],
+        error if math.isfinite(error) else math.inf,
+    )
+
+
+def diverged_step(losses: Sequence[float], classes: int) -> int | None:
+    """The step of one epoch at which it diverged, from its batch losses in nats; None when it did not.
+
+    An epoch diverged when its mean loss is not finite or above ln(classes), the constant prediction's. The
+    step is the first of the losses, not finite or above 10·ln(classes), that the epoch does not recover
+    from; else the epoch's first.
+    """
+    limit = math.log(classes)
+    if math.isfinite(mean := math.fsum(losses) / len(losses) if all(map(math.isfinite, losses)) else math.inf):
+        if mean <= limit:
+            return None
+    step = len(losses)
+    while step and not losses[step - 1] <= 10 * limit:
+        step -= 1
+    return step if step < len(losses) else 0
+
+
+def diverged_at(workload: Workload, split: Split) -> int | None:
+    """The step, from 0 over all epochs, at which float64 training at the workload's rate diverges, or None."""
+    steps = mlp.reference_steps(mlp.init(workload), split.x, split.y, workload)
+    for epoch in range(workload.epochs):
+        losses = [value for value, _ in islice(steps, workload.steps)]
+        step = diverged_step(losses, workload.layers[-1])
+        if step is not None:
+            return epoch * workload.steps + step
+    return None

@@ -1,0 +1,169 @@
+"""A contestant and its process: environment before any import, commands with time limits, stopped between turns."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from typing import Any, NamedTuple
+
+from overhead import host
+from overhead.loops import FLOORS, LOOPS, LoopInfo
+
+START_LIMIT_S = 180.0  # a first import of TensorFlow from a cold disk takes a minute and more
+CALL_LIMIT_S = 600.0
+STOPPABLE = hasattr(signal, "SIGSTOP")
+
+
+class WorkerFailed(RuntimeError):
+    """A worker died, hung, ran out of memory or could not do what it was asked; carries status and reason."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+class Contestant(NamedTuple):
+    """Who is timed: a loop on a device, with a number of threads and an environment of its own."""
+
+    loop: str
+    device: str = "cpu"
+    threads: int = 0  # 0: as many as cores are allowed
+    env: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_floor(self) -> bool:
+        return self.loop in FLOORS
+
+    @property
+    def info(self) -> LoopInfo | None:
+        return LOOPS.get(self.loop) or FLOORS.get(self.loop)
+
+    def resolved(self) -> Contestant:
+        """With the number of threads that 0 stands for."""
+        return self._replace(threads=self.threads or host.cores_allowed())
+
+
+def environment(contestant: Contestant) -> dict[str, str]:
+    """What a worker's environment adds to ours: threads of every pool, one device, quiet frameworks."""
+    threads = str(contestant.threads)
+    env = {
+        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC"), threads),
+        "TF_NUM_INTRAOP_THREADS": threads,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "PYTHONHASHSEED": "0",
+        "PYTHONNOUSERSITE": os.environ.get("PYTHONNOUSERSITE", ""),
+    }
+    if contestant.device == "cpu":
+        env["JAX_PLATFORMS"] = "cpu"
+    return {**env, **dict(contestant.info.env if contestant.info else ()), **dict(contestant.env)}
+
+
+class Worker:
+    """A contestant's process. Between turns it is stopped, so that no spinning pool slows the next one."""
+
+    def __init__(self, contestant: Contestant) -> None:
+        self.contestant = contestant
+        self.env = environment(contestant)
+        self.facts: dict[str, Any] = {}
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._said: deque[str] = deque(maxlen=40)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "overhead.worker", contestant.loop, contestant.device],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **self.env},
+        )  # fmt: skip
+        for target in (self._read_answers, self._read_errors):
+            threading.Thread(target=target, daemon=True).start()
+
+    def _read_answers(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._said.append(line.rstrip())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, do: str, limit_s: float = CALL_LIMIT_S, **arguments: Any) -> dict[str, Any]:
+        """Send a command and wait for its answer. Raises `WorkerFailed` with the reason otherwise."""
+        assert self._process.stdin is not None
+        self._signal("SIGCONT")
+        try:
+            self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+            self._process.stdin.flush()
+            line = self._lines.get(timeout=limit_s)
+        except queue.Empty:
+            self.kill()
+            raise WorkerFailed("failed", f"no answer to {do!r} within {limit_s:.0f} s; killed") from None
+        except OSError:
+            line = None
+        if line is None:
+            raise WorkerFailed("failed", self._why_dead())
+        answer = json.loads(line)
+        if "status" in answer:
+            raise WorkerFailed(answer["status"], without_paths(answer["reason"]))
+        return answer
+
+    def pause(self) -> None:
+        """Stop the process until the next command."""
+        self._signal("SIGSTOP")
+
+    def close(self) -> None:
+        """End the process; killed when it does not end by itself."""
+        self._signal("SIGCONT")
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.wait()
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the process so far."""
+        import psutil
+
+        try:
+            times = psutil.Process(self.pid).cpu_times()
+        except psutil.Error:
+            return 0.0
+        return times.user + times.system
+
+    def _signal(self, name: str) -> None:
+        if STOPPABLE and self._process.poll() is None:
+            self._process.send_signal(getattr(signal, name))
+
+    def _why_dead(self) -> str:
+        code = self._process.wait()
+        said = without_paths(self._said[-1]) if self._said else "it said nothing"
+        if code < 0:
+            name = signal.Signals(-code).name
+            hint = " (out of memory?)" if name == "SIGKILL" else ""
+            return f"the worker was ended by {name}{hint}: {said}"
+        return f"the worker exited with {code}: {said}"
+
+
+def without_paths(text: str) -> str:
+    """`text` on one line, its absolute paths cut to their last part, at most 300 characters."""
+    words = [
+        "…/" + word.rstrip("/").rpartition("/")[2] if word.lstrip("'\"([")[:1] == "/" and word.count("/") > 1 else word
+        for word in " ".join(text.split()).split(" ")
+    ]
+    return " ".join(words)[:300]

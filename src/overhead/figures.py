@@ -1,0 +1,164 @@
+"""pandas to Matplotlib: one style, drawn once for light pages and once for dark ones."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+
+# Okabe and Ito's palette, told apart by the colour-blind, one colour a framework; variants differ by marker.
+LIGHT = {"ink": "#1f2328", "faint": "#6e7781", "grid": "#d8dee4", "paper": "#ffffff"}
+DARK = {"ink": "#e6edf3", "faint": "#9aa4ae", "grid": "#3a424b", "paper": "#14181e"}
+COLOURS = {
+    "numpy": ("#0072B2", "#56B4E9"),
+    "jax": ("#D55E00", "#FF9A56"),
+    "keras": ("#8E4585", "#E39AD0"),
+    "tf": ("#B8860B", "#F0C95A"),
+    "cupy": ("#007A5E", "#3FCFA4"),
+    "floor": ("#57606a", "#9aa4ae"),
+}
+MARKERS = "os^Dv<>pXhP*"
+WIDTH_INCHES = 7.2
+
+
+class Figure:
+    """A drawing that shows itself in the page's light or dark mode; elsewhere (and in PNG) in the light one.
+
+    `draw(axes_or_figure, theme)` is called once for each mode; `alt` says in words what the picture shows.
+    """
+
+    def __init__(self, draw: Callable[[Canvas, dict[str, str], bool], None], alt: str, height: float = 4.0) -> None:
+        self.draw, self.alt, self.height = draw, alt, height
+
+    def _render(self, dark: bool, form: str) -> bytes:
+        theme = DARK if dark else LIGHT
+        style = {
+            "figure.facecolor": theme["paper"], "axes.facecolor": theme["paper"], "savefig.facecolor": theme["paper"],
+            "text.color": theme["ink"], "axes.labelcolor": theme["ink"], "axes.edgecolor": theme["faint"],
+            "xtick.color": theme["ink"], "ytick.color": theme["ink"], "grid.color": theme["grid"],
+            "axes.grid": True, "grid.linewidth": 0.6, "axes.axisbelow": True, "font.size": 10.5,
+            "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
+            "svg.fonttype": "none", "svg.hashsalt": "overhead", "font.family": "sans-serif",
+            "font.sans-serif": ["DejaVu Sans"], "axes.titlesize": 11, "axes.titlelocation": "left",
+        }  # fmt: skip
+        with matplotlib.rc_context(style):
+            canvas = Canvas(figsize=(WIDTH_INCHES, self.height), layout="constrained")
+            self.draw(canvas, theme, dark)
+            out = io.BytesIO()
+            metadata = {"Date": None} if form == "svg" else None
+            canvas.savefig(out, format=form, dpi=144, metadata=metadata)
+        return out.getvalue()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        images = []
+        for name, dark in (("light", False), ("dark", True)):
+            data = base64.b64encode(self._render(dark, "png")).decode()
+            hidden = ' style="display:none"' if dark else ""
+            images.append(
+                f'<img class="overhead-figure for-{name}"{hidden} alt="{escape(self.alt)}" '
+                f'src="data:image/png;base64,{data}">'
+            )
+        return {"text/html": "\n".join(images), "text/plain": self.alt}
+
+
+def colour(loop: str, dark: bool) -> str:
+    """The colour of a loop's framework."""
+    return COLOURS.get(loop.partition("-")[0], COLOURS["floor"])[dark]
+
+
+def marker(loop: str, loops: list[str]) -> str:
+    """A marker that tells the variants of one framework apart."""
+    family = [name for name in loops if name.partition("-")[0] == loop.partition("-")[0]]
+    return MARKERS[family.index(loop) % len(MARKERS)]
+
+
+def plain_ticks(axis: Any, values: list[int] | None = None) -> None:
+    """Plain numbers on a logarithmic axis: 0.1, 1, 10; for batch sizes the sizes themselves."""
+    if values:
+        axis.set_ticks(values, labels=[f"{v:,}" for v in values])
+        axis.set_ticks([], minor=True)
+    else:
+        axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda v, _: f"{v:g}"))
+        axis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+
+
+def label_ends(axes: Axes, ends: list[tuple[float, float, str, str]], height: float) -> None:
+    """Names at the right ends of lines, pushed apart so that none covers another. (x, y, text, colour); log y."""
+    low, high = np.log10(axes.get_ylim())
+    least = 0.052 * (high - low) * 4.0 / height
+    placed: list[float] = []
+    for x, y, text, ink in sorted(ends, key=lambda end: end[1]):
+        at = max(np.log10(y), placed[-1] + least if placed else -np.inf)
+        placed.append(at)
+        axes.annotate(
+            text, (x, y), xytext=(1.03, (at - low) / (high - low)), textcoords=("axes fraction", "axes fraction"),
+            va="center", color=ink, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": ink, "lw": 0.5, "alpha": 0.6, "shrinkB": 3},
+        )  # fmt: skip
+
+
+def against_batch_size(frame: pd.DataFrame, floor: pd.DataFrame, value: str, unit: str, alt: str) -> Figure:
+    """Log-log lines of `value` against batch size with 95 % intervals, one line a loop, the floor dashed.
+
+    `frame` as of `tables.epochs_frame` with only the rows to draw; `floor` has batch_size and epoch_s.
+    """
+    loops = list(dict.fromkeys(frame["loop"]))
+    sizes = sorted(int(size) for size in frame["batch_size"].unique())
+
+    def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
+        axes = canvas.subplots()
+        axes.set(xscale="log", yscale="log", xlabel="batch size (images per step)", ylabel=unit)
+        ends = []
+        for loop in loops:
+            rows = frame[frame["loop"] == loop].sort_values("batch_size")
+            ink = colour(loop, dark)
+            errors = [rows[value] - rows["low_s"], rows["high_s"] - rows[value]]
+            axes.errorbar(
+                rows["batch_size"], rows[value], yerr=errors, color=ink, marker=marker(loop, loops),
+                markersize=5, capsize=3, lw=1.4,
+            )  # fmt: skip
+            ends.append((rows["batch_size"].iloc[-1], rows[value].iloc[-1], loop, ink))
+        if len(floor):
+            ink = colour("floor", dark)
+            axes.plot(floor["batch_size"], floor["epoch_s"], ls="--", color=ink, lw=1.4)
+            ends.append((floor["batch_size"].iloc[-1], floor["epoch_s"].iloc[-1], "floor (products)", ink))
+        plain_ticks(axes.xaxis, sizes)
+        plain_ticks(axes.yaxis)
+        axes.margins(y=0.08)
+        label_ends(axes, ends, 4.6)
+
+    return Figure(draw, alt, height=4.6)
+
+
+def bars(
+    names: list[str], series: dict[str, list[float]], unit: str, alt: str, errors: dict[str, Any] | None = None
+) -> Figure:
+    """Horizontal bars, a group a name and a bar a series, the value at the end of each; logarithmic unit axis."""
+
+    def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
+        axes = canvas.subplots()
+        thickness = 0.8 / len(series)
+        for index, (label, values) in enumerate(series.items()):
+            at = np.arange(len(names)) + (index - (len(series) - 1) / 2) * thickness
+            spans = errors.get(label) if errors else None
+            axes.barh(
+                at, values, thickness * 0.92, label=label, color=colour(label, dark),
+                xerr=spans, error_kw={"ecolor": theme["ink"], "capsize": 2, "lw": 0.9},
+            )  # fmt: skip
+        axes.set_yticks(np.arange(len(names)), names)
+        axes.invert_yaxis()
+        axes.set(xscale="log", xlabel=unit)
+        axes.grid(axis="y", visible=False)
+        plain_ticks(axes.xaxis)
+        if len(series) > 1:
+            axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(4, len(series)))
+
+    return Figure(draw, alt, height=max(2.4, 0.9 + 0.2 * len(names) * (1 + len(series)) * 0.85))

@@ -1,0 +1,390 @@
+"""The host: facts that stand beside every figure, and warnings about what would spoil a measurement."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FRAMEWORKS = {
+    "numpy": ("numpy",),
+    "jax": ("jax",),
+    "tensorflow": ("tensorflow", "tensorflow-cpu"),
+    "keras": ("keras",),
+    "cupy": ("cupy-cuda12x", "cupy-cuda13x", "cupy"),
+}
+INSTALL = {
+    "numpy": "pip install numpy",
+    "jax": "pip install 'overhead[cpu]', or 'overhead[gpu]' on a GPU host",
+    "tensorflow": "pip install 'overhead[cpu]', or 'overhead[gpu]' on a GPU host",
+    "keras": "pip install keras",
+    "cupy": "pip install 'overhead[gpu]' on a host with an NVIDIA GPU",
+}
+# Variables that change what is measured; recorded with every record when they are set.
+TELLING = (
+    *("OMP_", "OPENBLAS_", "MKL_", "BLIS_", "GOTO_", "NPROC", "MALLOC_", "GLIBC_TUNABLES"),
+    *("TF_", "XLA_", "JAX_", "KERAS_", "CUPY_", "CUDA_VISIBLE", "NVIDIA_TF32"),
+)
+# Kernel architectures of OpenBLAS for x86 by the instructions they use, poorest first.
+OPENBLAS_RANKS = {
+    **dict.fromkeys(
+        ("prescott", "core2", "penryn", "dunnington", "nehalem", "barcelona", "athlon", "atom"), ("SSE", 0)
+    ),
+    **dict.fromkeys(("sandybridge", "bulldozer", "piledriver"), ("AVX", 1)),
+    **dict.fromkeys(("haswell", "zen", "excavator", "steamroller"), ("AVX2", 2)),
+    **dict.fromkeys(("skylakex", "cooperlake", "sapphirerapids"), ("AVX-512", 3)),
+}
+DISTURBED_STEAL, DISTURBED_OTHERS = 0.02, 0.10  # shares of the allowed cores
+
+
+class Warned(NamedTuple):
+    """What is wrong, why it matters, and what to do."""
+
+    what: str
+    why: str
+    do: str
+
+
+def cores_allowed() -> int:
+    """Cores this process may use: the affinity mask, less where a cgroup quota is smaller."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cgroup_quota()
+    return max(1, min(affinity, int(quota) if quota else affinity))
+
+
+def cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Cores that the cgroup's quota allows; None without a quota."""
+    try:
+        quota, period = (root / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        pass
+    try:  # cgroup v1
+        quota = int((root / "cpu" / "cpu.cfs_quota_us").read_text())
+        return None if quota <= 0 else quota / int((root / "cpu" / "cpu.cfs_period_us").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def cpu_flags() -> set[str]:
+    """Instruction sets that the CPU offers, as Linux names them; empty elsewhere."""
+    return set(_cpuinfo("flags").split())
+
+
+def cpu_model() -> str:
+    """The CPU's name."""
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+def _cpuinfo(key: str) -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.partition(":")[0].strip() == key:
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return ""
+
+
+def caches() -> dict[str, int]:
+    """Bytes of the data caches that one core sees, by level."""
+    found = {}
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            if (index / "type").read_text().strip() != "Instruction":
+                size = (index / "size").read_text().strip()
+                scale = {"K": 1024, "M": 1024**2}.get(size[-1], 1)
+                found[f"L{(index / 'level').read_text().strip()}"] = int(size.rstrip("KM")) * scale
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def frequency_mhz() -> float | None:
+    """The CPU's present frequency; None where it cannot be read."""
+    import psutil
+
+    try:
+        now = psutil.cpu_freq()
+    except (OSError, NotImplementedError, AttributeError):
+        return None
+    return float(now.current) if now and now.current else None
+
+
+def allocator() -> dict[str, str]:
+    """The C library and the variables that steer its allocator."""
+    name, version = platform.libc_ver()
+    settings = {k: v for k, v in os.environ.items() if k.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
+    preload = os.environ.get("LD_PRELOAD", "")
+    other = [lib for lib in ("jemalloc", "tcmalloc", "mimalloc") if lib in preload]
+    return {
+        "libc": f"{name} {version}".strip() or "unknown",
+        **settings,
+        **({"preload": other[0]} if other else {}),
+    }
+
+
+def gpus() -> list[dict[str, Any]]:
+    """NVIDIA GPUs as the driver names them, with driver, memory and power limit; empty without one."""
+    fields = "name,driver_version,memory.total,power.limit,clocks.max.sm,clocks.max.memory"
+    try:
+        out = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"],
+            capture_output=True, text=True, timeout=20, check=True,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return []
+    found = []
+    for line in out.strip().splitlines():
+        values = [value.strip() for value in line.split(",")]
+        if len(values) == 6:
+            keys = (
+                "name",
+                "driver",
+                "memory_mib",
+                "power_limit_w",
+                "max_sm_clock_mhz",
+                "max_memory_clock_mhz",
+            )
+            found.append(dict(zip(keys, values, strict=True)))
+    return found
+
+
+def gpu_processes() -> int | None:
+    """Compute processes on the GPUs now; None without a GPU or where it cannot be read."""
+    try:
+        out = subprocess.run(
+            ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"],
+            capture_output=True, text=True, timeout=20, check=True,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return len(out.split())
+
+
+def frameworks() -> dict[str, dict[str, str]]:
+    """Version of each framework, or the reason of its absence. Imports none of them."""
+    found = {}
+    for name, packages in FRAMEWORKS.items():
+        if importlib.util.find_spec(name) is None:
+            found[name] = {"missing": f"not installed; {INSTALL[name]}"}
+            continue
+        for package in packages:
+            try:
+                found[name] = {"version": importlib.metadata.version(package)}
+                break
+            except importlib.metadata.PackageNotFoundError:
+                continue
+        else:
+            found[name] = {"version": "unknown"}
+    if "version" in found["cupy"] and not gpus():
+        found["cupy"] = {"missing": f"installed ({found['cupy']['version']}), but there is no NVIDIA GPU to use it"}
+    return found
+
+
+def blas(env: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    """NumPy's and SciPy's BLAS pools as a fresh process sees them: library, version, architecture, threads."""
+    code = (
+        "import json, numpy, numpy.linalg, scipy.linalg; from overhead.worker import thread_pools; "
+        "numpy.ones((64, 64)) @ numpy.ones((64, 64)); print(json.dumps(thread_pools()))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **(env or {})},
+    )
+    return json.loads(run.stdout) if run.returncode == 0 else []
+
+
+def telling_environment(env: dict[str, str]) -> dict[str, str]:
+    """Variables that change what is measured; a value that is a path is not shown."""
+    return {k: ("(a path)" if "/" in v else v) for k, v in sorted(env.items()) if k.startswith(TELLING)}
+
+
+def facts() -> dict[str, Any]:
+    """What is true of this host for a whole run; no host name, user name, address or serial number."""
+    import psutil
+
+    return {
+        "cpu_model": cpu_model(),
+        "architecture": platform.machine(),
+        "cores_present": os.cpu_count(),
+        "cores_allowed": cores_allowed(),
+        "cgroup_quota_cores": cgroup_quota(),
+        "threads_used": cores_allowed(),
+        "simd": best_simd(cpu_flags()),
+        "caches_bytes": caches(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "os": f"{platform.system()} {platform.release()}".strip(),
+        "virtual": "hypervisor" in cpu_flags(),
+        "frequency_mhz": frequency_mhz(),
+        "allocator": allocator(),
+        "gpus": gpus(),
+        "python": platform.python_version(),
+        "env": telling_environment(dict(os.environ)),
+    }
+
+
+SAME_HOST = ("cpu_model", "architecture", "cores_allowed", "memory_bytes")
+
+
+def other_host(old: dict[str, Any], new: dict[str, Any]) -> str | None:
+    """Why two sets of facts are not of one host, or None. Runs of unlike hosts are never pooled."""
+    for key in SAME_HOST:
+        if old.get(key) != new.get(key):
+            return f"{key} was {old.get(key)!r}, is {new.get(key)!r}"
+    if [g.get("name") for g in old.get("gpus", [])] != [g.get("name") for g in new.get("gpus", [])]:
+        return "the GPUs differ"
+    return None
+
+
+def best_simd(flags: set[str]) -> str:
+    """The widest of SSE, AVX, AVX2 and AVX-512 that the CPU offers; "unknown" where flags cannot be read."""
+    for name, flag in (("AVX-512", "avx512f"), ("AVX2", "avx2"), ("AVX", "avx"), ("SSE", "sse2")):
+        if flag in flags:
+            return name
+    return "unknown"
+
+
+def warnings(pools: list[dict[str, Any]], frameworks_found: dict[str, dict[str, str]]) -> list[Warned]:
+    """What would spoil a measurement on this host now."""
+    import psutil
+
+    found = [*blas_warnings(pools, best_simd(cpu_flags()), dict(os.environ))]
+    cores = cores_allowed()
+    if cores < (os.cpu_count() or 1):
+        found.append(
+            Warned(
+                f"{cores} of {os.cpu_count()} cores allowed",
+                "an affinity mask or a cgroup quota holds this process back",
+                "measure with all cores, or let the record say how many (it does)",
+            )
+        )
+    for pool in pools:
+        if pool["threads"] and pool["threads"] > cores:
+            found.append(
+                Warned(
+                    f"{pool['library']} uses {pool['threads']} threads on {cores} allowed cores",
+                    "threads that wait for a core slow each other",
+                    f"set OPENBLAS_NUM_THREADS={cores} and OMP_NUM_THREADS={cores}",
+                )
+            )
+    if hasattr(os, "getloadavg") and os.getloadavg()[0] > 0.5 * cores:
+        found.append(
+            Warned(
+                f"load average {os.getloadavg()[0]:.1f} on {cores} cores",
+                "other processes share the cores",
+                "stop them, or wait; a disturbed run is marked",
+            )
+        )
+    memory = psutil.virtual_memory()
+    if memory.available < 4 * 1024**3:
+        found.append(
+            Warned(
+                f"{memory.available / 1e9:.1f} GB of memory available",
+                "a TensorFlow worker holds over 1 GB",
+                "close other programs; fewer workers are kept alive at once",
+            )
+        )
+    governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    if governor.exists() and (name := governor.read_text().strip()) == "powersave":
+        found.append(Warned(f"CPU governor {name}", "clocks drift during a run", "set the performance governor"))
+    for name, entry in frameworks_found.items():
+        if "missing" in entry:
+            found.append(Warned(f"{name} is missing", entry["missing"], INSTALL[name]))
+    if others := gpu_processes():
+        found.append(
+            Warned(f"{others} other processes on the GPU", "they share its time and memory", "stop them, or wait")
+        )
+    return found
+
+
+def blas_warnings(pools: list[dict[str, Any]], simd: str, env: dict[str, str]) -> list[Warned]:
+    """A BLAS whose kernels use poorer instructions than the CPU offers, with the variable that causes it."""
+    ranks = {"SSE": 0, "AVX": 1, "AVX2": 2, "AVX-512": 3}
+    found, seen = [], set()
+    for pool in pools:
+        name = str(pool.get("architecture") or "")
+        kernels, rank = OPENBLAS_RANKS.get(name.lower(), (None, None))
+        # OpenBLAS has no kernels of its own for AVX-512 on Zen before Zen 4, nor a better one than its newest.
+        if rank is None or simd not in ranks or rank >= ranks[simd] or name in seen:
+            continue
+        seen.add(name)
+        causes = [v for v in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE") if v in env]
+        found.append(
+            Warned(
+                f"{pool['library']} runs {name} kernels ({kernels}) on a CPU that offers {simd}",
+                f"{' and '.join(causes)} set: NumPy's products run slower than they need to"
+                if causes
+                else "NumPy's products run slower than they need to",
+                f"unset {' '.join(causes)}" if causes else "install a newer NumPy",
+            )
+        )
+    return found
+
+
+class Disturbance:
+    """Steal time and the processor time of others between `start()` and `found()`, on Linux."""
+
+    def __init__(self) -> None:
+        self.begun: tuple[float, dict[str, float], float] | None = None
+
+    def start(self, own_seconds: float) -> None:
+        """Begin; `own_seconds` is the processor time so far of the processes that are ours."""
+        self.begun = (time.monotonic(), _cpu_seconds(), own_seconds)
+
+    def found(self, own_seconds: float) -> list[str]:
+        """What disturbed the run since `start`, in words with the share of the allowed cores; empty if nothing."""
+        if self.begun is None:
+            return []
+        started, before, own_before = self.begun
+        after = _cpu_seconds()
+        span = (time.monotonic() - started) * (os.cpu_count() or 1)
+        if not after or span <= 0.5:
+            return []
+        steal = (after["steal"] - before["steal"]) / span
+        others = (after["busy"] - before["busy"] - (own_seconds - own_before)) / span
+        found = []
+        if steal > DISTURBED_STEAL:
+            found.append(f"steal time {steal:.0%} of the cores")
+        if others > DISTURBED_OTHERS:
+            found.append(f"other processes used {others:.0%} of the cores")
+        return found
+
+
+def _cpu_seconds() -> dict[str, float]:
+    try:
+        fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    except OSError:
+        return {}
+    user, nice, system, _, _, irq, softirq, steal = (int(f) / os.sysconf("SC_CLK_TCK") for f in fields[:8])
+    return {"busy": user + nice + system + irq + softirq, "steal": steal}
+
+
+def doctor() -> dict[str, Any]:
+    """Everything `overhead doctor --json` prints: host, devices, frameworks, blas, clock, warnings."""
+    from overhead import timing
+
+    found, pools = frameworks(), blas()
+    cards = gpus()
+    return {
+        "host": facts(),
+        "devices": [{"kind": "cpu", "name": cpu_model()}] + [{"kind": "gpu", **card} for card in cards],
+        "frameworks": found,
+        "blas": pools,
+        "clock": {
+            "name": "perf_counter_ns",
+            "pair_cost_ns": round(timing.pair_cost_ns(), 1),
+            "resolution_ns": timing.resolution_ns(),
+        },
+        "warnings": [warning._asdict() for warning in warnings(pools, found)],
+    }

@@ -1,0 +1,322 @@
+"""Cases to records: workers, agreement, and interleaved rounds. The only place that starts workers for timing."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from overhead import agreement, data, host, mlp, stats
+from overhead.cases import Case
+from overhead.contestant import START_LIMIT_S, Contestant, Worker, WorkerFailed
+from overhead.data import Split
+from overhead.mlp import Params, unflat
+from overhead.records import Record
+from overhead.worker import save_split
+from overhead.workload import Workload
+
+TURN_S = 0.03  # a turn lasts at least this long
+LONGEST_SAMPLE_S = 2.0  # loops that are called step by step sample a part of a longer epoch
+DISPATCH_STEPS = 8  # a launch queue is finite: dispatch is measured with few steps
+
+
+class Busy(RuntimeError):
+    """Another measurement is running on this host."""
+
+
+class Preset(NamedTuple):
+    """How long and how often; never what is measured."""
+
+    name: str
+    target: float  # half-width of the median's 95 % interval, relative
+    budget_s: float  # seconds of rounds for one workload in one set of fresh processes
+    processes: int  # fresh processes a contestant
+    rounds: tuple[int, int]  # least and most rounds in one process
+
+
+PRESETS = {
+    "quick": Preset("quick", 0.10, 12.0, 1, (5, 15)),
+    "workshop": Preset("workshop", 0.05, 30.0, 2, (6, 30)),
+    "full": Preset("full", 0.02, 30.0, 5, (6, 30)),
+}
+FLOOR_PROCESSES = 3  # the floor is the best of at least this many fresh processes
+
+
+@contextmanager
+def measuring(force: bool = False) -> Iterator[bool]:
+    """Hold the host's one measurement. Raises `Busy` when another holds it, unless `force`; yields whether shared."""
+    import fcntl
+
+    path = Path(tempfile.gettempdir()) / f"overhead-measuring-{os.getuid()}.lock"
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shared = False
+        except OSError:
+            if not force:
+                raise Busy(
+                    "another overhead measurement is running on this host; wait for it, or use --force"
+                ) from None
+            shared = True
+        yield shared
+
+
+class Turn(NamedTuple):
+    """Who has the turn, and what one sample of it is."""
+
+    worker: Worker
+    case: Case
+    process: int
+    steps: int  # training steps of one sample on the wall clock
+    few: int  # … and on the dispatch clock
+    repeats: int
+
+
+class Bench(NamedTuple):
+    """How a run of cases goes, besides the cases."""
+
+    preset: Preset
+    provenance: dict[str, Any]  # fields of every record: host, notebook, started, commit …
+    say: Callable[[str], None] = lambda line: None
+    seed: int = 0
+    force: bool = False
+
+
+def run_cases(contestants: Sequence[Contestant], workloads: Sequence[Workload], bench: Bench) -> list[Record]:
+    """Time every contestant on every workload; one record a case, whatever happens to it."""
+    return [case.record(bench.provenance) for case in time_cases(contestants, workloads, bench)]
+
+
+def time_cases(
+    contestants: Sequence[Contestant],
+    workloads: Sequence[Workload],
+    bench: Bench,
+    take_turn: Callable[[Turn, int], None] | None = None,
+) -> list[Case]:
+    """Interleaved rounds over every contestant on every workload.
+
+    Each set of fresh processes goes through all workloads. In a round every contestant has one turn
+    (`take_turn`, by default both clocks on whole epochs), in shuffled order, while the others are stopped.
+    Raises `Busy` when another measurement holds the host.
+    """
+    contestants = [c.resolved() for c in contestants]
+    cases = {(c, w): Case(c, w) for c in contestants for w in workloads}
+    with measuring(bench.force) as shared, tempfile.TemporaryDirectory(prefix="overhead-") as folder:
+        for process in range(bench.preset.processes):
+            _one_set(cases, bench, take_turn or time_epochs, process, Path(folder))
+        if shared:
+            for case in cases.values():
+                case.disturbed.add("another measurement ran at the same time (--force)")
+    return list(cases.values())
+
+
+Cases = dict[tuple[Contestant, Workload], Case]
+
+
+def _one_set(cases: Cases, bench: Bench, take_turn: Callable[[Turn, int], None], process: int, folder: Path) -> None:
+    """One set of fresh processes, in as many waves as memory needs, through all workloads."""
+    copies = -(-FLOOR_PROCESSES // bench.preset.processes)
+    waiting = [
+        (contestant, process * copies + copy if contestant.is_floor else process)
+        for contestant in dict.fromkeys(contestant for contestant, _ in cases)
+        for copy in range(copies if contestant.is_floor else 1)
+    ]
+    workloads = list(dict.fromkeys(workload for _, workload in cases))
+    while waiting:
+        workers, waiting = _start(waiting, cases, workloads, bench)
+        try:
+            for workload in workloads:
+                _one_workload(workers, workload, cases, bench, take_turn, folder)
+        finally:
+            for worker, _ in workers:
+                worker.close()
+
+
+def _start(
+    waiting: list[tuple[Contestant, int]], cases: Cases, workloads: list[Workload], bench: Bench
+) -> tuple[list[tuple[Worker, int]], list[tuple[Contestant, int]]]:
+    """Start as many workers as memory allows, a core's worth of imports at a time; the others wait."""
+    import psutil
+
+    started: list[tuple[Worker, int]] = []
+    largest, images = 0, max(4 * w.images * w.layers[0] for w in workloads)
+    at_once = host.cores_allowed()
+    while waiting:
+        free = psutil.virtual_memory().available - 10**9
+        if started and free < (len(started) + at_once) * 2 * images + at_once * largest:
+            break
+        chunk, waiting = waiting[:at_once], waiting[at_once:]
+        for worker, process in [(Worker(contestant), process) for contestant, process in chunk]:
+            try:
+                worker.facts = worker.ask("hello", START_LIMIT_S)
+                largest = max(largest, worker.ask("memory")["rss_bytes"])
+                worker.pause()
+                started.append((worker, process))
+            except WorkerFailed as failure:
+                worker.kill()
+                for workload in workloads:
+                    cases[worker.contestant, workload].fail(failure.status, failure.reason)
+    bench.say(f"{len(started)} workers started")
+    return started, waiting
+
+
+def _one_workload(
+    workers: list[tuple[Worker, int]],
+    workload: Workload,
+    cases: Cases,
+    bench: Bench,
+    take_turn: Callable[[Turn, int], None],
+    folder: Path,
+) -> None:
+    """Prepare every worker for `workload`, then go round them."""
+    split = data.for_workload(workload)
+    place = {
+        "data": str(folder),
+        "params": str(folder / "params.npz"),
+        "workload": workload.model_dump(mode="json"),
+    }
+    save_split(folder, split)
+    np.savez(folder / "params.npz", *mlp.flat(mlp.init(workload)))
+    ready: list[Turn] = []
+    for worker, process in workers:
+        case = cases[worker.contestant, workload]
+        if case.status != "ok":
+            continue
+        try:
+            ready.append(_prepare(worker, case, process, split, place, folder))
+        except WorkerFailed as failure:
+            case.fail(failure.status, failure.reason)
+        worker.pause()
+    rounds = _rounds(ready, bench, take_turn)
+    for worker, case, *_ in ready:
+        if case.status == "ok":
+            try:
+                case.peak_rss_bytes = max(case.peak_rss_bytes, worker.ask("memory")["peak_rss_bytes"])
+            except WorkerFailed as failure:
+                case.fail(failure.status, failure.reason)
+            worker.pause()
+    bench.say(f"batch size {workload.batch_size}: {rounds} rounds")
+
+
+def _prepare(worker: Worker, case: Case, process: int, split: Split, place: dict[str, Any], folder: Path) -> Turn:
+    """The cold run, agreement with the reference, and a fresh placement with one warm epoch.
+
+    Raises `WorkerFailed` for a case that may not be timed.
+    """
+    workload = case.workload
+    out = str(folder / "fetched.npz")
+
+    def fetched() -> Params:
+        worker.ask("fetch", out=out)
+        with np.load(out) as archive:
+            return unflat([archive[name] for name in archive.files])
+
+    facts = worker.ask("place", **place)
+    if facts["device"] != case.contestant.device:
+        raise WorkerFailed("failed", f"ran on {facts['device']}")
+    case.facts.update(worker.facts, **facts, data=split.name)
+    cold = worker.ask("run", steps=workload.steps)
+    case.first_s.append(cold["wall_ns"][0] * 1e-9)
+    wait = worker.ask("fetch", out=out)
+    if wait["fetch_s"] - wait["again_s"] > max(0.01, 0.5 * case.first_s[-1]) and not case.contestant.is_floor:
+        raise WorkerFailed("failed", "returned before the device was done")
+    if not case.contestant.is_floor:
+        _judge(worker, case, split, place, fetched)
+    worker.ask("place", **place)
+    warm = worker.ask("run", steps=workload.steps)
+    per_call = facts["steps_per_call"]
+    seconds = warm["wall_ns"][0] * 1e-9
+    steps = workload.steps
+    if per_call == 1 and seconds > LONGEST_SAMPLE_S:
+        steps = max(1, int(steps * LONGEST_SAMPLE_S / seconds))
+    if warm["busy_threads"] is not None:
+        case.facts["busy_threads"] = warm["busy_threads"]
+    few = -(-min(DISPATCH_STEPS, workload.steps) // per_call) * per_call
+    return Turn(worker, case, process, steps, few, max(1, min(50, round(TURN_S / max(seconds, 1e-6)))))
+
+
+def _judge(worker: Worker, case: Case, split: Split, place: dict[str, Any], fetched: Callable[[], Params]) -> None:
+    """Validation accuracy, divergence, and agreement with the float64 reference."""
+    workload = case.workload
+    trained = [fetched()]
+    for _ in range(workload.epochs - 1):
+        worker.ask("run", steps=workload.steps)
+        trained.append(fetched())
+    if len(split.y_val):
+        case.val_accuracy = [mlp.accuracy(p, split.x_val, split.y_val) for p in trained]
+    finite = all(np.isfinite(tensor).all() for tensor in mlp.flat(trained[-1]))
+    step = agreement.diverged_at(workload, split) if workload.learning_rate != agreement.RATE or not finite else None
+    if step is not None:
+        case.val_accuracy = None
+        raise WorkerFailed("diverged", f"diverged at step {step} (learning rate {workload.learning_rate:g})")
+    at_rate = {**place, "workload": agreement.at_agreement_rate(workload).model_dump(mode="json")}
+    after_epoch = trained[0]
+    if workload.learning_rate != agreement.RATE:
+        worker.ask("place", **at_rate)
+        worker.ask("run", steps=workload.steps)
+        after_epoch = fetched()
+    worker.ask("place", **at_rate)
+    worker.ask("run", steps=agreement.STEPS)
+    precision = case.facts.get("settings", {}).get("matmul_precision", "float32")
+    case.agreement = agreement.compare(fetched(), after_epoch, workload, split, precision)
+    if case.agreement.disagreement:
+        raise WorkerFailed("disagrees", case.agreement.disagreement)
+
+
+def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], None]) -> int:
+    """Rounds until every contestant's interval is within the target or the budget is spent."""
+    preset, shuffle = bench.preset, random.Random(bench.seed)
+    started, done, stopped = time.monotonic(), 0, "budget"
+    disturbance = host.Disturbance()
+    disturbance.start(_own_seconds(ready))
+    while done < preset.rounds[1] and (able := [turn for turn in ready if turn.case.status == "ok"]):
+        for turn in shuffle.sample(able, len(able)):
+            try:
+                take_turn(turn, done)
+            except WorkerFailed as failure:
+                turn.case.fail(failure.status, failure.reason)
+            turn.worker.pause()
+        done += 1
+        if done < preset.rounds[0]:
+            continue
+        if all(stats.reached(stats.median_interval(t.case.epochs()[-1:]), preset.target) for t in able):
+            stopped = "target"
+            break
+        if time.monotonic() - started > preset.budget_s:
+            break
+    found = disturbance.found(_own_seconds(ready))
+    for turn in ready:
+        turn.case.stopped = stopped if turn.case.stopped in (None, stopped) else "budget"
+        turn.case.disturbed.update(found)
+    return done
+
+
+def _own_seconds(ready: list[Turn]) -> float:
+    return time.process_time() + sum(turn.worker.cpu_seconds() for turn in ready)
+
+
+def time_epochs(turn: Turn, round_: int) -> None:
+    """A short run that wakes caches and pools and gives the dispatch clock, then the wall clock."""
+    worker, case, process, steps, few, repeats = turn
+    woken = worker.ask("run", steps=few)
+    case.keep("dispatch", few, process, round_, woken["dispatch_ns"])
+    answer = worker.ask("run", steps=steps, repeats=repeats)
+    case.keep("wall", steps, process, round_, answer["wall_ns"])
+
+
+def time_ops(turn: Turn, round_: int, steps: int = 50) -> None:
+    """`steps` steps op by op, the same thunks in order without reading the clock, and the loop's own steps."""
+    worker, case, process, *_ = turn
+    worker.ask("ops", steps=5, kind="op")
+    answer = worker.ask("ops", steps=steps, kind="op")
+    for op, ns in zip(answer["ops"], answer["ns"], strict=True):
+        case.keep(f"{op['name']}/op", 1, process, round_, ns)
+    case.keep("step/unread", 1, process, round_, worker.ask("ops", steps=steps, kind="unread")["ns"])
+    case.keep("step/wall", steps, process, round_, worker.ask("run", steps=steps)["wall_ns"])

@@ -1,0 +1,216 @@
+"""One contestant in one process: `python -m overhead.worker LOOP DEVICE`, commands and answers as JSON lines.
+
+The environment is set by the caller before this process starts, so that no thread or memory variable comes
+after the import that reads it. Answers go to a copy of stdout; whatever a framework prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from overhead import loops, timing
+from overhead.data import Split
+from overhead.loops.base import Declined, Loop
+from overhead.mlp import flat, unflat
+from overhead.workload import Workload
+
+FRAMEWORK_PACKAGES = {
+    "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos"),
+    "cupy": ("cupy-cuda12x", "cupy-cuda13x", "cupy"),
+}
+ALSO_LISTED = {"jax": ("jaxlib",), "tensorflow": ("keras",), "keras": ("jax", "jaxlib")}
+
+
+class Contestant:
+    """The loop of this process, its state, and the verbs that a caller may ask for."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.state: Any = None
+        self.workload: Workload | None = None
+
+    def hello(self) -> dict[str, Any]:
+        """Versions and thread pools of this process."""
+        return {"pid": os.getpid(), "versions": versions(self.loop.framework), "pools": thread_pools()}
+
+    def place(self, data: str, params: str, workload: dict[str, Any]) -> dict[str, Any]:
+        """Free the last state, then place parameters and images for `workload`; the seconds it took."""
+        self.state = None
+        gc.collect()
+        self.workload = Workload(**workload)
+        with np.load(params) as archive:
+            initial = unflat([archive[name] for name in archive.files])
+        split = load_split(Path(data))
+        start = timing.clock()
+        self.state = self.loop.place(initial, split, self.workload)
+        placed_s = (timing.clock() - start) * 1e-9
+        device, name = self.loop.placed_on(self.state)
+        return {
+            "placed_s": placed_s,
+            "device": device,
+            "device_name": name,
+            "steps_per_call": self.loop.steps_per_call(self.workload),
+            "settings": self.loop.settings(self.state),
+            "pools": thread_pools(),
+        }
+
+    def run(self, steps: int, repeats: int = 1) -> dict[str, Any]:
+        """`repeats` samples of `steps` steps each: nanoseconds to the call's return and to the device's end."""
+        before = thread_seconds()
+        found = []
+        for _ in range(repeats):
+            self.state, sample = timing.measure(self.loop, self.state, steps)
+            found.append(sample)
+        busy = busy_threads(before, thread_seconds())
+        return {
+            "dispatch_ns": [s.dispatch_ns for s in found],
+            "wall_ns": [s.wall_ns for s in found],
+            "busy_threads": busy,
+        }
+
+    def fetch(self, out: str) -> dict[str, Any]:
+        """Save the parameters to `out`; the seconds of this fetch and of a second one."""
+        start = timing.clock()
+        params = self.loop.fetch(self.state)
+        first = timing.clock()
+        self.loop.fetch(self.state)
+        second = timing.clock()
+        np.savez(out, *flat(params))
+        return {"fetch_s": (first - start) * 1e-9, "again_s": (second - first) * 1e-9}
+
+    def ops(self, steps: int, kind: str) -> dict[str, Any]:
+        """Nanoseconds of the thirteen ops (`kind` "op", one list each) or of whole steps of them ("unread")."""
+        if not hasattr(self, "_ops") or self._ops_of is not self.state:
+            self._ops, self._ops_of = self.loop.ops(self.state), self.state
+        if kind == "op":
+            found = timing.measure_ops(self._ops, steps)
+            return {"ops": [{"name": op.name, "group": op.group} for op in self._ops], "ns": found}
+        return {"ns": timing.measure_unread(self._ops, steps)}
+
+    def memory(self) -> dict[str, Any]:
+        """Peak and present resident memory, bytes."""
+        return {"peak_rss_bytes": timing.rss_bytes(), "rss_bytes": resident_bytes()}
+
+
+def load_split(folder: Path) -> Split:
+    """The arrays that the runner wrote, memory-mapped; nothing is copied until a loop places them."""
+    arrays = [np.load(folder / f"{part}.npy", mmap_mode="r") for part in ("x", "y", "x_val", "y_val")]
+    return Split(*arrays, name=(folder / "name").read_text())
+
+
+def save_split(folder: Path, split: Split) -> None:
+    """Write a split for `load_split`."""
+    for part in ("x", "y", "x_val", "y_val"):
+        np.save(folder / f"{part}.npy", getattr(split, part))
+    (folder / "name").write_text(split.name)
+
+
+def versions(framework: str) -> dict[str, str]:
+    """Versions of Python, NumPy and the framework with what it stands on."""
+    found = {"python": platform.python_version(), "numpy": np.__version__}
+    for name in (framework, *ALSO_LISTED.get(framework, ())):
+        for package in FRAMEWORK_PACKAGES.get(name, (name,)):
+            try:
+                found[name] = importlib.metadata.version(package)
+                break
+            except importlib.metadata.PackageNotFoundError:
+                continue
+    return found
+
+
+def thread_pools() -> list[dict[str, Any]]:
+    """BLAS and OpenMP pools of this process, without the paths of their files."""
+    from threadpoolctl import threadpool_info
+
+    keys = {
+        "internal_api": "library",
+        "version": "version",
+        "architecture": "architecture",
+        "num_threads": "threads",
+    }
+    return [{new: pool.get(old) for old, new in keys.items()} for pool in threadpool_info()]
+
+
+def thread_seconds() -> dict[int, float]:
+    """Processor seconds of every thread of this process so far, by thread id; empty where unknown."""
+    found = {}
+    ticks = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+    for task in Path("/proc/self/task").glob("*/stat"):
+        try:
+            fields = task.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # the thread has just ended
+        found[int(task.parent.name)] = (int(fields[11]) + int(fields[12])) / ticks
+    return found
+
+
+def busy_threads(before: dict[int, float], after: dict[int, float], share: float = 0.1) -> int | None:
+    """Threads that did at least `share` of the busiest thread's work; None when too short to tell."""
+    spent = [seconds - before.get(thread, 0.0) for thread, seconds in after.items()]
+    most = max(spent, default=0.0)
+    return sum(s >= share * most for s in spent) if most >= 0.1 else None
+
+
+def resident_bytes() -> int:
+    """This process's resident memory now."""
+    import psutil
+
+    return psutil.Process().memory_info().rss
+
+
+def serve(name: str, device: str) -> None:
+    """Answer commands until stdin ends. A command that fails is answered with the reason, not with a crash."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    die_with_parent()
+    contestant: Contestant | None = None
+    for line in sys.stdin:
+        command = json.loads(line)
+        verb = command.pop("do")
+        try:
+            if contestant is None:
+                start = time.perf_counter()
+                contestant = Contestant(loops.make(name, device))
+                import_s = time.perf_counter() - start
+                answer = {"import_s": import_s, **contestant.hello()}
+            else:
+                answer = getattr(contestant, verb)(**command)
+        except Declined as reason:
+            answer = {"status": "declined", "reason": str(reason)}
+        except MemoryError as error:
+            answer = {"status": "failed", "reason": f"out of memory: {error or 'an allocation was refused'}"}
+        except ImportError as error:
+            answer = {"status": "declined", "reason": missing(error)}
+        except Exception as error:
+            answer = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def missing(error: ImportError) -> str:
+    """Why a framework could not be imported, in words."""
+    if isinstance(error, ModuleNotFoundError) and error.name and "." not in error.name:
+        return f"{error.name} is not installed"
+    return f"cannot be imported: {error}"
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this process when its parent ends, even while it is stopped between turns."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], sys.argv[2])
