@@ -98,9 +98,7 @@ def batches(x: Array, y: Labels, workload: Workload) -> Iterator[tuple[Array, La
         yield x[start:stop], y[start:stop]
 
 
-def reference_steps(
-    params: Params, x: Array, y: Labels, workload: Workload
-) -> Iterator[tuple[float, Params]]:
+def reference_steps(params: Params, x: Array, y: Labels, workload: Workload) -> Iterator[tuple[float, Params]]:
     """The float64 oracle: training without end, one step at a time, wrapping round the epoch.
 
     Yields the loss of the batch before its update and the parameters after it.

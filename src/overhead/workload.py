@@ -72,9 +72,7 @@ class Workload(BaseModel, frozen=True, strict=True, extra="forbid"):
     @model_validator(mode="after")
     def _batch_fits(self) -> Workload:
         if not 1 <= self.batch_size <= self.images:
-            raise ValueError(
-                f"batch_size must be between 1 and {self.images} (training images), got {self.batch_size}"
-            )
+            raise ValueError(f"batch_size must be between 1 and {self.images} (training images), got {self.batch_size}")
         return self
 
     @property
