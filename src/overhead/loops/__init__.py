@@ -28,6 +28,7 @@ LOOPS: dict[str, LoopInfo] = {
     "numpy-per-image": LoopInfo(
         "numpy_", "NumpyPerImageLoop", "numpy", _CPU, "the article's layer objects, one image at a time"
     ),
+    "jax-op-by-op": LoopInfo("jax_", "JaxOpByOpLoop", "jax", _BOTH, "JAX without jit, one call an operator"),
     "jax-step": LoopInfo("jax_", "JaxStepLoop", "jax", _BOTH, "one compiled step, called once a batch"),
     "jax-epoch": LoopInfo("jax_", "JaxEpochLoop", "jax", _BOTH, "the whole epoch in one compiled call"),
     "keras-fit": LoopInfo(
@@ -39,6 +40,12 @@ LOOPS: dict[str, LoopInfo] = {
         (("KERAS_BACKEND", "tensorflow"),),
     ),
     "tf-eager": LoopInfo("tensorflow_", "TfEagerLoop", "tensorflow", _BOTH, "TensorFlow op by op"),
+    "cupy-per-image": LoopInfo(
+        "cupy_", "CupyPerImageLoop", "cupy", _GPU, "the article's port of its layer objects, one image at a time"
+    ),
+    "cupy": LoopInfo("cupy_", "CupyLoop", "cupy", _GPU, "the NumPy loop with CuPy's arrays"),
+    "cupy-fused": LoopInfo("cupy_fused", "CupyFusedLoop", "cupy", _GPU, "elementwise work in kernels of its own"),
+    "cupy-graph": LoopInfo("cupy_graph", "CupyGraphLoop", "cupy", _GPU, "the step captured in a CUDA graph"),
 }  # fmt: skip
 
 # The floor: the step's matrix products and nothing else, per library (not loops: they learn nothing).

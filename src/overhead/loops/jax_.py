@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple, final
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 
 from overhead.data import Split
-from overhead.loops.base import Declined, Loop
+from overhead.loops.base import STEP_OPS, Declined, Loop, Op
 from overhead.mlp import Layer, Params
 from overhead.workload import Workload
 
@@ -86,6 +87,84 @@ class JaxLoop(Loop):
     def placed_on(self, state: State) -> tuple[str, str]:
         (device,) = state.params[0][0].devices()
         return ("gpu" if device.platform in ("gpu", "cuda", "rocm") else device.platform), device.device_kind
+
+
+@final
+class JaxOpByOpLoop(JaxLoop):
+    """The step without `jit`: each operator is a call from Python and a program of its own."""
+
+    def place(self, params: Params, data: Split, workload: Workload) -> State:
+        return place_batches(self.device, params, data, workload, one_by_one=True)
+
+    def run(self, state: State, steps: int) -> State:
+        params, at, lr = state.params, state.at, state.lr
+        for _ in range(steps):
+            x, y = state.batches[at]
+            params = step(params, x, y, lr)
+            at = (at + 1) % len(state.batches)
+        return state._replace(params=params, at=at)
+
+    def ops(self, state: State) -> list[Op]:
+        if len(state.params) != 2:
+            raise Declined(f"the thirteen ops are those of two layers, got {len(state.params)}")
+        return step_ops(state)
+
+
+# fmt: off
+def step_ops(state: State) -> list[Op]:
+    """The article's thirteen operations, with the operators of `step`; each waits for its own result."""
+    (w1, b1), (w2, b2) = state.params
+    s = SimpleNamespace(w1=w1, b1=b1, w2=w2, b2=b2, at=state.at, lr=state.lr)
+    batches = state.batches
+
+    def z1():
+        s.x, s.y = batches[s.at]
+        s.at = (s.at + 1) % len(batches)
+        s.z1 = s.x @ s.w1 + s.b1                                # (batch, hidden)
+
+    def a1():
+        s.a1 = jnp.maximum(s.z1, 0)                             # (batch, hidden)
+
+    def z2():
+        s.z2 = s.a1 @ s.w2 + s.b2                               # (batch, classes)
+
+    def softmax():
+        s.softmax = jax.nn.softmax(s.z2)                        # (batch, classes)
+
+    def dz2():
+        labels = jax.nn.one_hot(s.y, s.softmax.shape[1], dtype=s.softmax.dtype)
+        s.dz2 = (s.softmax - labels) / len(s.y)                 # (batch, classes)
+
+    def dw2():
+        s.dw2 = s.a1.T @ s.dz2                                  # (hidden, classes)
+
+    def da1():
+        s.da1 = s.dz2 @ s.w2.T                                  # (batch, hidden)
+
+    def dz1():
+        s.dz1 = s.da1 * (s.z1 > 0)                              # (batch, hidden)
+
+    def dw1():
+        s.dw1 = s.x.T @ s.dz1                                   # (inputs, hidden)
+
+    def update_w1():
+        s.w1 = s.w1 - s.lr * s.dw1
+
+    def update_b1():
+        s.b1 = s.b1 - s.lr * s.dz1.sum(axis=0)
+
+    def update_w2():
+        s.w2 = s.w2 - s.lr * s.dw2
+
+    def update_b2():
+        s.b2 = s.b2 - s.lr * s.dz2.sum(axis=0)
+
+    def wait_for(name):
+        return lambda: jax.block_until_ready(getattr(s, name))
+
+    calls = [z1, a1, z2, softmax, dz2, dw2, da1, dz1, dw1, update_w1, update_b1, update_w2, update_b2]
+    return [Op(*named, call, wait_for(named[0])) for named, call in zip(STEP_OPS.items(), calls, strict=True)]
+# fmt: on
 
 
 @final
