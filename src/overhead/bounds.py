@@ -105,9 +105,7 @@ def ops(workload: Workload) -> list[Work]:
     for i, (inputs, outputs) in enumerate(pairwise(workload.layers), start=1):
         weights = inputs * outputs
         found.append(_elementwise(f"w{i}", "update", 2 * weights, words=3 * weights))
-        found.append(
-            _elementwise(f"b{i}", "update", (batch + 1) * outputs, words=batch * outputs + 2 * outputs)
-        )
+        found.append(_elementwise(f"b{i}", "update", (batch + 1) * outputs, words=batch * outputs + 2 * outputs))
     return found
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -41,6 +42,7 @@ OPENBLAS_RANKS = {
     **dict.fromkeys(("haswell", "zen", "excavator", "steamroller"), ("AVX2", 2)),
     **dict.fromkeys(("skylakex", "cooperlake", "sapphirerapids"), ("AVX-512", 3)),
 }
+RELEASE = re.compile(r"^[\d.]+")  # a kernel's number without the builder's marks
 DISTURBED_STEAL, DISTURBED_OTHERS = 0.02, 0.10  # shares of the allowed cores
 
 
@@ -174,7 +176,7 @@ def frameworks() -> dict[str, dict[str, str]]:
     found = {}
     for name, packages in FRAMEWORKS.items():
         if importlib.util.find_spec(name) is None:
-            found[name] = {"missing": f"not installed; {INSTALL[name]}"}
+            found[name] = {"missing": "not installed"}
             continue
         for package in packages:
             try:
@@ -224,7 +226,7 @@ def facts() -> dict[str, Any]:
         "simd": best_simd(cpu_flags()),
         "caches_bytes": caches(),
         "memory_bytes": psutil.virtual_memory().total,
-        "os": f"{platform.system()} {platform.release()}".strip(),
+        "os": f"{platform.system()} {''.join(RELEASE.findall(platform.release())[:1])}".strip(),
         "virtual": "hypervisor" in cpu_flags(),
         "frequency_mhz": frequency_mhz(),
         "allocator": allocator(),

@@ -286,7 +286,8 @@ def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], No
         done += 1
         if done < preset.rounds[0]:
             continue
-        if all(stats.reached(stats.median_interval(t.case.epochs()[-1:]), preset.target) for t in able):
+        series = [epochs[-1:] for turn in able if (epochs := turn.case.epochs())]
+        if series and all(stats.reached(stats.median_interval(s), preset.target) for s in series):
             stopped = "target"
             break
         if time.monotonic() - started > preset.budget_s:

@@ -145,6 +145,11 @@ def with_interval(median: float, low: float, high: float, digits: int = 3) -> st
     return f"{median:,.{places}f} [{low:,.{places}f}, {high:,.{places}f}]"
 
 
+def interval(found: Interval, digits: int = 3) -> str:
+    """`with_interval` of an `Interval`."""
+    return with_interval(found.median, found.low, found.high, digits)
+
+
 def as_html(frame: pd.DataFrame, caption: str = "") -> str:
     """A table for a page: every cell escaped, no index, numbers aligned right."""
     kinds = ["" if not is_numeric(frame[column]) else ' class="number"' for column in frame.columns]

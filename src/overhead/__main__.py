@@ -1,0 +1,5 @@
+"""`python -m overhead` is the `overhead` command."""
+
+from overhead.cli import main
+
+main()

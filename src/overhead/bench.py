@@ -1,0 +1,166 @@
+"""Loops against the measured floor without a notebook: what `overhead bench` prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from overhead import host, runner, stats, tables
+from overhead.contestant import Contestant
+from overhead.loops import LOOPS
+from overhead.records import Record
+from overhead.stats import Interval
+from overhead.studies.base import ParameterError, revision
+from overhead.studies.batch_sweep import floors
+from overhead.workload import TRAINING_IMAGES, Workload
+
+
+def bench(
+    loops: str,
+    batch_sizes: Sequence[int],
+    layers: Sequence[int],
+    preset: str,
+    device: str = "auto",
+    remainder: str = "drop",
+    images: int | None = None,
+    learning_rate: Any = "0.1",
+    threads: str = "all",
+    force: bool = False,
+    say: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Measure; returns host, rows, floors and ratios, ready for `json.dumps` (no nan).
+
+    Raises `ParameterError` for a name that is no loop and a device that this host lacks.
+    """
+    names = list(LOOPS) if loops == "all" else [name.strip() for name in loops.split(",")]
+    for name in names:
+        if name not in LOOPS:
+            raise ParameterError(f"--loops must be of {', '.join(LOOPS)}, got {name!r}")
+    has_gpu = bool(host.gpus())
+    if device == "gpu" and not has_gpu:
+        raise ParameterError("--device must name a device of this host (cpu), got gpu: no NVIDIA GPU was found")
+    devices = ["cpu", "gpu"] if device == "auto" and has_gpu else ["cpu"] if device == "auto" else [device]
+    workloads = [
+        Workload(
+            layers=tuple(layers), batch_size=size, images=images or TRAINING_IMAGES,
+            remainder=remainder, learning_rate=learning_rate,  # type: ignore[arg-type]
+        )
+        for size in dict.fromkeys(batch_sizes)
+    ]  # fmt: skip
+    counts = [host.cores_allowed() if part == "all" else _threads(part) for part in threads.split(",")]
+    contestants = [
+        Contestant(name, kind, count)
+        for name in names
+        for kind in devices
+        for count in dict.fromkeys(counts)
+        if kind in LOOPS[name].devices
+    ]
+    commit, dirty = revision()
+    provenance = {"host": "local", "notebook": "bench", "commit": commit, "dirty": dirty, "preset": preset}
+    found = runner.run_cases(
+        contestants + floors(devices), workloads, runner.Bench(runner.PRESETS[preset], provenance, say, force=force)
+    )
+    return report(found)
+
+
+def _threads(text: str) -> int:
+    if not text.strip().isdigit() or not 1 <= int(text) <= host.cores_allowed():
+        raise ParameterError(f"--threads must be between 1 and {host.cores_allowed()} (cores allowed), got {text!r}")
+    return int(text)
+
+
+def report(found: Sequence[Record]) -> dict[str, Any]:
+    """Records in the form of design's `bench --json`."""
+    frame = tables.epochs_frame(found)
+    rows = []
+    for row in frame.itertuples():
+        timed = row.status == "ok"
+        rows.append(
+            {
+                "loop": row.loop,
+                "device": row.device,
+                "threads": row.threads,
+                "batch_size": row.batch_size,
+                "status": row.status,
+                "reason": row.reason,
+                "epoch_s": {"median": row.epoch_s, "low": row.low_s, "high": row.high_s, "n": int(row.n)}
+                if timed
+                else None,
+                "first_s": row.first_s if timed else None,
+                "val_accuracy": row.val_accuracy if math.isfinite(row.val_accuracy) else None,
+                "times_floor": {
+                    "median": row.times_floor,
+                    "low": row.times_floor_low,
+                    "high": row.times_floor_high,
+                }
+                if timed and math.isfinite(getattr(row, "times_floor", math.nan))
+                else None,
+                "peak_rss_bytes": int(row.peak_rss_bytes) if math.isfinite(row.peak_rss_bytes) else None,
+                "steps": row.steps,
+                "images_seen": row.images_seen,
+                "stopped": row.stopped if timed else None,
+                "disturbed": row.disturbed,
+            }
+        )
+    sizes = list(dict.fromkeys(frame["batch_size"]))
+    floor_rows = [
+        {
+            "batch_size": size,
+            "threads": floor[0].threads,
+            "epoch_s": floor[1].median,
+            "low": floor[1].low,
+            "high": floor[1].high,
+            "library": floor[0].loop.removeprefix("floor-"),
+        }
+        for size in sizes
+        if (floor := tables.floor_of(found, size))
+    ]
+    return {"host": host.facts(), "rows": rows, "floors": floor_rows, "ratios": ratios(found, sizes)}
+
+
+def ratios(found: Sequence[Record], sizes: Sequence[int]) -> list[dict[str, Any]]:
+    """At each batch size, each timed loop against the next faster one, and every loop against the fastest."""
+    out = []
+    for size in sizes:
+        timed = [r for r in found if r.status == "ok" and r.loop in LOOPS and (r.workload or {})["batch_size"] == size]
+        ordered = sorted(timed, key=lambda r: stats.median_interval(r.epochs()).median)
+        pairs = list(pairwise(ordered)) + [(ordered[0], other) for other in ordered[2:]]
+        for faster, slower in pairs:
+            ratio = tables.ratio(slower, faster)
+            if ratio:
+                out.append(
+                    {
+                        "slower": slower.loop,
+                        "faster": faster.loop,
+                        "batch_size": size,
+                        "ratio": {"median": ratio.median, "low": ratio.low, "high": ratio.high},
+                        "verdict": stats.verdict(ratio),
+                    }
+                )
+    return out
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """The report for people: a line a case, in order of batch size and time."""
+    lines = []
+    for floor in found["floors"]:
+        lines.append(
+            f"floor at {floor['batch_size']}: {tables.with_interval(floor['epoch_s'], floor['low'], floor['high'])} "
+            f"s an epoch ({floor['library']}, {floor['threads']} threads)"
+        )
+    ordered = sorted(found["rows"], key=lambda r: (r["batch_size"], (r["epoch_s"] or {"median": math.inf})["median"]))
+    for row in ordered:
+        name = f"{row['loop']} ({row['device']}, {row['threads']} threads) at {row['batch_size']}"
+        if row["status"] != "ok":
+            lines.append(f"{name}: {row['status']}: {row['reason']}")
+            continue
+        times = Interval(**row["times_floor"], n=0) if row["times_floor"] else None
+        lines.append(
+            f"{name}: {tables.with_interval(**{k: row['epoch_s'][k] for k in ('median', 'low', 'high')})} s an epoch"
+            + (f", {tables.interval(times)} times the floor" if times else "")
+            + (f", validation accuracy {100 * row['val_accuracy']:.2f} %" if row["val_accuracy"] is not None else "")
+            + (f" [{row['disturbed']}]" if row["disturbed"] else "")
+        )
+    return "\n".join(lines)

@@ -1,0 +1,271 @@
+"""The `overhead` command. Results on stdout, progress on stderr; 0 success, 2 wrong use, 1 failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from pydantic import ValidationError
+
+PRESET_NAMES = ["quick", "workshop", "full"]
+
+
+class Command(click.Command):
+    """A command that turns the package's faults into click's: wrong use exits with 2, a failure with 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from overhead.book import BookError
+        from overhead.data import DataError
+        from overhead.execute import NotebookFailed
+        from overhead.records import RecordError
+        from overhead.runner import Busy
+        from overhead.studies.base import ParameterError, in_words
+
+        try:
+            return super().invoke(ctx)
+        except ParameterError as error:
+            raise click.UsageError(str(error)) from None
+        except ValidationError as error:
+            raise click.UsageError(in_words(error, "workload", {})) from None
+        except (BookError, Busy, DataError, NotebookFailed, RecordError) as error:
+            raise click.ClickException(str(error)) from None
+        except OSError as error:
+            where = f": {Path(error.filename).name}" if error.filename else ""
+            raise click.ClickException(f"{error.strerror or error}{where}") from None
+
+
+class Group(click.Group):
+    command_class = Command
+
+
+def _numbers(name: str) -> Callable[[click.Context, click.Parameter, str], list[int]]:
+    def read(_: click.Context, __: click.Parameter, text: str) -> list[int]:
+        try:
+            return [int(part) for part in text.split(",")]
+        except ValueError:
+            raise click.BadParameter(
+                f"must be whole numbers with commas between, got {text!r}", param_hint=name
+            ) from None
+
+    return read
+
+
+results_option = click.option(
+    "--results", type=click.Path(path_type=Path), help="Results folder (default: OVERHEAD_RESULTS, else ./results)."
+)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="overhead")
+def cli() -> None:
+    """Why does my small model train faster on the CPU than on the GPU? Measure it here.
+
+    Example: overhead bench --loops numpy,jax-epoch --batch-sizes 32
+    """
+
+
+@cli.command()
+@click.argument("notebook", nargs=-1)
+@click.option("--host", default="local", show_default=True, help="Folder under the results folder.")
+@click.option("--preset", type=click.Choice(PRESET_NAMES), default="quick", show_default=True)
+@click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
+@click.option(
+    "-p", "parameters", nargs=2, multiple=True, metavar="NAME VALUE", help="A notebook parameter; VALUE is YAML."
+)
+@click.option(
+    "--results", type=click.Path(path_type=Path), help="Results folder (default: OVERHEAD_RESULTS or ./results)."
+)
+@click.option("--if-missing", is_flag=True, help="Skip notebooks that this host already has.")
+def run(
+    notebook: tuple[str, ...],
+    host: str,
+    preset: str,
+    device: str,
+    parameters: tuple[tuple[str, str], ...],
+    results: Path | None,
+    if_missing: bool,
+) -> None:
+    """Execute NOTEBOOKs (default: all) on this host and keep what they measured.
+
+    Example: overhead run 05-batch-sweep -p batch_sizes '[32, 512]'
+    """
+    from overhead import execute
+    from overhead.studies import STUDIES, study
+    from overhead.studies.base import ParameterError, results_folder
+
+    stems = [Path(name).stem for name in notebook] or list(STUDIES)
+    given = {name: _yaml(name, value) for name, value in parameters}
+    shared = {"host": host, "preset": preset, "devices": [device], **given}
+    for stem in stems:  # everything is checked before anything is measured
+        execute.find(stem)
+        fields = study(stem).model_fields
+        unknown = [name for name in given if name not in fields]
+        if unknown and (len(stems) == 1 or all(n not in study(s).model_fields for s in stems for n in unknown)):
+            raise ParameterError(f"{stem} has no parameter {', '.join(unknown)}; it has {', '.join(fields)}")
+        study(stem).checked(**{k: v for k, v in shared.items() if k in fields}).usable_devices()
+    folder = results or results_folder()
+    for stem in stems:
+        if if_missing and execute.is_complete(folder, host, [stem]):
+            click.echo(f"{stem}: measured already (ask for it again with FRESH=1, or without --if-missing)", err=True)
+            continue
+        click.echo(f"{stem}: measuring on {host}, preset {preset}", err=True)
+        path = execute.run(stem, {k: v for k, v in shared.items() if k in study(stem).model_fields}, folder)
+        click.echo(f"{stem}: {path.parent.name}/{path.name}", err=True)
+
+
+def _yaml(name: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise click.UsageError(f"-p {name}: must be YAML, got {text!r}") from None
+
+
+@cli.command()
+@click.option(
+    "--results", type=click.Path(path_type=Path), help="Results folder (default: OVERHEAD_RESULTS or ./results)."
+)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("_build"), show_default=True)
+def book(results: Path | None, out: Path) -> None:
+    """Render what was measured; measures nothing. Prints the path of the first page.
+
+    Example: overhead book
+    """
+    from overhead import book as builder
+    from overhead.studies.base import results_folder
+
+    index = builder.build((results or results_folder()).resolve(), out.resolve())
+    click.echo(os.path.relpath(index))
+
+
+@cli.command()
+@click.option("--loops", default="all", show_default=True, help="all, or names with commas between.")
+@click.option("--batch-sizes", default="32,512,4096", show_default=True, callback=_numbers("--batch-sizes"))
+@click.option("--layers", default="784,128,10", show_default=True, callback=_numbers("--layers"))
+@click.option("--remainder", type=click.Choice(["drop", "keep"]), default="drop", show_default=True)
+@click.option("--images", default=None, type=int, help="Training images (default: 48,000).")
+@click.option("--learning-rate", default="0.1", show_default=True)
+@click.option("--threads", default="all", show_default=True, help="all, or numbers with commas between.")
+@click.option("--preset", type=click.Choice(PRESET_NAMES), default="quick", show_default=True)
+@click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
+@click.option("--force", is_flag=True, help="Measure although another measurement runs; records are marked.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def bench(**options: Any) -> None:
+    """Time loops against the measured floor, without a notebook.
+
+    Example: overhead bench --loops numpy,keras-fit,jax-epoch --batch-sizes 32,512 --json
+    """
+    from overhead import bench as benches
+
+    found = benches.bench(
+        **{k: v for k, v in options.items() if k != "as_json"}, say=lambda line: click.echo(line, err=True)
+    )
+    click.echo(json.dumps(found, allow_nan=False) if options["as_json"] else benches.as_text(found))
+
+
+@cli.command()
+@click.option("--batch-size", default=32, show_default=True)
+@click.option("--layers", default="784,128,10", show_default=True, callback=_numbers("--layers"))
+@click.option("--images", default=None, type=int, help="Training images (default: 48,000).")
+@click.option("--remainder", type=click.Choice(["drop", "keep"]), default="drop", show_default=True)
+@click.option("--peak-tflops", type=float, help="A peak in TFLOPS (1e12 FLOP/s).")
+@click.option("--device-model", help='A published device, such as "Quadro RTX 5000".')
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def bounds(
+    batch_size: int,
+    layers: list[int],
+    images: int | None,
+    remainder: str,
+    peak_tflops: float | None,
+    device_model: str | None,
+    as_json: bool,
+) -> None:
+    """FLOPs, bytes and the least time a training step could take.
+
+    Example: overhead bounds --batch-size 32 --peak-tflops 11
+    """
+    from overhead import bounds as limits
+    from overhead.workload import TRAINING_IMAGES, Workload
+
+    workload = Workload(
+        layers=tuple(layers),
+        batch_size=batch_size,
+        images=images or TRAINING_IMAGES,
+        remainder=remainder,  # type: ignore[arg-type]
+    )
+    if peak_tflops is not None and device_model is not None:
+        raise click.UsageError("--peak-tflops and --device-model exclude each other")
+    peak = peak_tflops * 1e12 if peak_tflops is not None else None
+    try:
+        found = limits.report(workload, peak_flops_per_s=peak, device_model=device_model)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    click.echo(json.dumps(found, allow_nan=False) if as_json else limits_text(found))
+
+
+def limits_text(found: dict[str, Any]) -> str:
+    """The report for people: a line a product, then the totals."""
+    lines = [f"layers {found['layers']}, batch size {found['batch_size']}, {found['steps_per_epoch']} steps an epoch"]
+    for gemm in found["gemms"]:
+        bound = f"{gemm['bound_us']:.4g} us" if gemm["bound_us"] is not None else "no peak given"
+        lines.append(f"  {gemm['name']:<8}{gemm['flops']:>16,} FLOP{gemm['bytes']:>14,} bytes   at least {bound}")
+    lines.append(
+        f"step {found['step_flops']:,} FLOP (forward {found['forward_flops']:,}), epoch {found['epoch_flops']:,} FLOP"
+    )
+    if found["step_bound_us"] is not None:
+        lines.append(
+            f"a step takes at least {found['step_bound_us']:.4g} us: a bound, not a prediction and not a utilisation"
+        )
+    return "\n".join(lines)
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def doctor(as_json: bool) -> None:
+    """What this host is, and what would spoil a measurement on it.
+
+    Example: overhead doctor
+    """
+    from overhead import host
+
+    found = host.doctor()
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    facts = found["host"]
+    click.echo(
+        f"{facts['cpu_model']}, {facts['cores_allowed']} of {facts['cores_present']} cores allowed, {facts['simd']}"
+    )
+    click.echo(f"{facts['memory_bytes'] / 2**30:.0f} GiB, {facts['os']}, Python {facts['python']}")
+    for device in found["devices"]:
+        click.echo(f"device: {device['kind']} {device['name']}")
+    for name, entry in found["frameworks"].items():
+        click.echo(f"{name}: {entry.get('version') or 'missing: ' + entry['missing']}")
+    for pool in found["blas"]:
+        click.echo(
+            f"BLAS: {pool['library']} {pool['version']}, {pool['architecture']} kernels, {pool['threads']} threads"
+        )
+    for warning in found["warnings"]:
+        click.echo(f"warning: {warning['what']}: {warning['why']}; {warning['do']}")
+
+
+def main() -> None:
+    """Run the command line; a fault is one or two lines on stderr that name the thing, the limit and the value."""
+    try:
+        cli.main(prog_name="overhead", standalone_mode=False)
+    except click.ClickException as error:
+        lines = [line for line in error.format_message().splitlines() if line.strip()]
+        click.echo("overhead: " + "\n".join(lines[:2]), err=True)
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("overhead: interrupted", err=True)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""The chapters that measure: one study a notebook. Listing them imports no study."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from overhead.studies.base import Study
+
+STUDIES: dict[str, tuple[str, str]] = {
+    "01-per-op-breakdown": ("per_op", "PerOp"),
+    "05-batch-sweep": ("batch_sweep", "BatchSweep"),
+}
+
+
+def study(stem: str) -> type[Study]:
+    """The study class of a notebook's stem. Raises `KeyError` for a stem that is none."""
+    module, cls = STUDIES[stem]
+    return getattr(import_module(f"overhead.studies.{module}"), cls)

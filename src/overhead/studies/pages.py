@@ -1,0 +1,77 @@
+"""What every chapter shows alike: the host card, the caption that stands with each table, the code that ran."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from overhead import host as hosts
+from overhead.records import Record
+from overhead.runner import Preset
+
+if TYPE_CHECKING:
+    from overhead.studies.base import Study
+
+
+class Html:
+    """Markup that a notebook shows as it is; `text` is made by this package with every value escaped."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def _repr_html_(self) -> str:
+        return self.text
+
+
+class Markdown:
+    """Text that a notebook shows as Markdown."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def _repr_markdown_(self) -> str:
+        return self.text
+
+
+def host_card(study: Study) -> Html:
+    """The machine, its libraries, and the parameters this page was run with."""
+    facts = hosts.facts()
+    frameworks = hosts.frameworks()
+    memory = facts["memory_bytes"] / 2**30
+    rows = {
+        "host": study.host,
+        "CPU": f"{facts['cpu_model']}, {facts['cores_allowed']} cores allowed, {facts['simd']}"
+        + (", virtual machine" if facts["virtual"] else ""),
+        "memory": f"{memory:.0f} GiB",
+        "GPU": ", ".join(card["name"] for card in facts["gpus"]) or "none",
+        "system": f"{facts['os']}, Python {facts['python']}, {facts['allocator']['libc']}",
+        "packages": ", ".join(f"{name} {f['version']}" for name, f in frameworks.items() if "version" in f),
+        "missing": "; ".join(f"{name}: {f['missing']}" for name, f in frameworks.items() if "missing" in f),
+        "environment": ", ".join(f"{k}={v}" for k, v in facts["env"].items()),
+        "parameters": ", ".join(f"{name} = {value}" for name, value in study.model_dump().items() if name != "host"),
+    }
+    body = "".join(f"<dt>{escape(k)}</dt><dd>{escape(str(v))}</dd>" for k, v in rows.items() if v)
+    return Html(f'<dl class="overhead-host">{body}</dl>')
+
+
+def caption(records: Sequence[Record], preset: Preset) -> str:
+    """Units, spread, processes and versions of what stands in a table or a figure."""
+    versions: dict[str, str] = {}
+    for record in records:
+        versions |= record.versions
+    listed = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    timed = [r for r in records if r.status == "ok"]
+    processes = max((len(r.processes()) for r in timed if r.op is None and not r.loop.startswith("floor")), default=1)
+    plural = "process" if processes == 1 else "processes"
+    return (
+        f"Median [95 % interval]; n samples in {processes} fresh {plural} a loop ({preset.name} preset); "
+        f"float32, training only unless a row says otherwise; {listed}"
+    )
+
+
+def source_of(objects: Sequence[Any]) -> Markdown:
+    """The source of what ran, as the file has it."""
+    code = "\n\n".join(inspect.getsource(thing).rstrip() for thing in objects)
+    return Markdown(f"```python\n{code}\n```")
