@@ -34,8 +34,9 @@ def difference(a: ProfileSummary, b: ProfileSummary) -> Difference:
     rows = []
     for what in [*before, *(what for what in after if what not in before)]:
         x, y = before.get(what), after.get(what)
-        both = x is not None and y is not None
-        rows.append(Change(what=what, a=x, b=y, change=y - x if both else None, ratio=y / x if both and x else None))
+        change = None if x is None or y is None else y - x
+        ratio = None if x is None or y is None or not x else y / x
+        rows.append(Change(what=what, a=x, b=y, change=change, ratio=ratio))
     warnings = []
     if a.source != b.source:
         warnings.append(f"{a.source} and {b.source} measure different things; compare two profiles of one kind")
