@@ -48,7 +48,7 @@ def build(results: Path, out: Path) -> Path:
     assemble(root, results, hosts, source)
     _jupyter_book(source, out)
     check(source, out / "html", hosts)
-    shutil.copytree(source / "results", out / "html" / "results", ignore=shutil.ignore_patterns("*.ipynb"))
+    shutil.copytree(source / "results", out / "html" / "results", ignore=shutil.ignore_patterns("*.ipynb"), dirs_exist_ok=True)
     return out / "html" / "index.html"
 
 
@@ -185,7 +185,7 @@ def hosts_table(results: Path, hosts: Mapping[str, list[str]]) -> str:
 
 def _jupyter_book(source: Path, out: Path) -> None:
     command = [
-        sys.executable, "-m", "jupyter_book", "build", str(source), "--path-output", str(out / "build"),
+        sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(source), "--path-output", str(out / "build"),
         "--toc", str(source / "_toc.yml"), "--config", str(source / "_config.yml"), "--warningiserror", "--keep-going",
         "--all", "--quiet",
     ]  # fmt: skip

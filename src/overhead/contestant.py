@@ -62,6 +62,8 @@ def environment(contestant: Contestant) -> dict[str, str]:
     }
     if contestant.device == "cpu":
         env["JAX_PLATFORMS"] = "cpu"
+    else:
+        env["JAX_DEFAULT_MATMUL_PRECISION"] = "highest"  # JAX's own choice on NVIDIA GPUs is TF32
     return {**env, **dict(contestant.info.env if contestant.info else ()), **dict(contestant.env)}
 
 

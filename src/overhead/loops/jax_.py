@@ -40,7 +40,7 @@ def step(params: Any, x: Array, y: Array, lr: Array) -> Any:
         updated.append((w - lr * (a.T @ d), b - lr * d.sum(axis=0)))
         if a is not x:                                          # nobody needs the gradient of the pixels
             d = (d @ w.T) * (a > 0)                             # (batch, hidden)
-    return tuple(updated[::-1])  # fmt: skip
+    return tuple(updated[::-1])
 
 
 @partial(jax.jit, donate_argnums=0)

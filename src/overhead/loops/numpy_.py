@@ -28,14 +28,14 @@ class State(NamedTuple):
 def place_batches(params: Params, data: Split, workload: Workload) -> State:
     """Own copies of the parameters and the images, and a view a batch."""
     x, y = np.array(data.x), np.array(data.y)
-    starts = range(0, workload.images_seen, workload.batch_size)
-    stop = workload.images_seen
+    x, y = x[: workload.images_seen], y[: workload.images_seen]
+    size = workload.batch_size
     return State(
         params=tuple(Layer(w.copy(), b.copy()) for w, b in params),
-        batches=[(x[i : min(i + workload.batch_size, stop)], y[i : min(i + workload.batch_size, stop)]) for i in starts],
+        batches=[(x[i : i + size], y[i : i + size]) for i in range(0, len(y), size)],
         at=0,
         lr=np.float32(workload.learning_rate),
-    )  # fmt: skip
+    )
 
 
 @final
@@ -83,7 +83,7 @@ def sgd_step(params: Params, x: Array, y: Labels, lr: np.float32) -> Params:
         updated.append(Layer(w - lr * (a.T @ d), b - lr * d.sum(axis=0)))
         if a is not x:                                          # nobody needs the gradient of the pixels
             d = (d @ w.T) * (a > 0)                             # (batch, hidden)
-    return tuple(updated[::-1])  # fmt: skip
+    return tuple(updated[::-1])
 
 
 def softmax(z: Array) -> Array:
@@ -143,7 +143,7 @@ def step_ops(state: State) -> list[Op]:
         s.b2 -= s.lr * s.dz2.sum(axis=0)
 
     calls = [z1, a1, z2, softmax_, dz2, dw2, da1, dz1, dw1, update_w1, update_b1, update_w2, update_b2]
-    return [Op(*named, call, nothing_to_wait_for) for named, call in zip(STEP_OPS.items(), calls, strict=True)]  # fmt: skip
+    return [Op(*named, call, nothing_to_wait_for) for named, call in zip(STEP_OPS.items(), calls)]
 
 
 class HiddenLayer:

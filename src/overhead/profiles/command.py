@@ -23,9 +23,7 @@ from overhead.profiles.text import show, show_difference
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--capture", "capturing", is_flag=True, help="Profile one epoch of a loop: nsys, or JAX's profiler.")
 @click.option("--loop", help="The loop to profile with --capture (default: keras-fit on a GPU, else jax-step).")
-@click.option(
-    "--device", type=click.Choice(["cpu", "gpu"]), help="Where to profile it (default: the GPU if there is one)."
-)
+@click.option("--device", type=click.Choice(["cpu", "gpu"]), help="Where to run it (default: the GPU if there is one).")
 @click.option("--out", type=click.Path(path_type=Path), help="With --capture: folder that keeps the profile.")
 def profile(
     files: tuple[Path, ...], as_json: bool, capturing: bool, loop: str | None, device: str | None, out: Path | None

@@ -95,9 +95,10 @@ def _activities(export: Export) -> tuple[Activities, Ints]:
         for c in export.rows(table, columns):
             part = {
                 "start": c[:, 0].copy(), "end": c[:, 1].copy(), "kind": np.full(len(c), kind, np.uint8),
-                "device": devices(c[:, 2]), "stream": c[:, 3].copy(), "process": c[:, 4].astype(np.int32),
-                "name": names(c[:, 6]), "bytes": c[:, 7].copy(), "copy": np.clip(c[:, 8], 0, 99).astype(np.int16),
-                "blocks": c[:, 9].copy(), "key": _key(c[:, 4], c[:, 5]),
+                "device": _small(devices(c[:, 2]), np.uint8), "stream": _small(c[:, 3], np.int32),
+                "process": c[:, 4].astype(np.int32), "name": _small(names(c[:, 6]), np.uint16),
+                "bytes": _small(c[:, 7], np.uint32), "copy": np.clip(c[:, 8], 0, 99).astype(np.uint8),
+                "blocks": _small(c[:, 9], np.uint32), "key": _key(c[:, 4], c[:, 5]),
             }  # fmt: skip
             parts.append(part)
     found = Activities(devices=list(devices.code))
@@ -122,6 +123,8 @@ def _key(process: Ints, correlation: Ints) -> Ints:
 def _calls(export: Export, keys: Ints) -> tuple[Calls, Ints]:
     """The host's calls, and for each activity the row of the call that started it (-1: not in the profile)."""
     known, activity = np.unique(keys, return_inverse=True)
+    activity, unknown = activity.astype(np.int32), keys < 0
+    del keys
     started_by = np.full(len(known), -1, np.int32)
     names, threads, texts = Codes(), Codes(), list[str]()
     columns: dict[str, list[Ints]] = {"start": [], "duration": [], "name": [], "thread": []}
@@ -152,15 +155,18 @@ def _calls(export: Export, keys: Ints) -> tuple[Calls, Ints]:
     calls.names = list(dict.fromkeys(texts))
     if len(calls.names) < len(texts):  # versions of one function are one name
         calls.name = np.asarray([calls.names.index(text) for text in texts], np.int32)[calls.name]
-    matched = started_by[activity] if len(keys) else np.empty(0, np.int32)
-    matched[keys < 0] = -1
+    matched = started_by[activity]
+    matched[unknown] = -1
     if both and rows:
         calls, matched = _fold_driver_calls(calls, matched, launches)
     return calls, matched
 
 
 def _small(values: Ints, dtype: type) -> Ints:
-    return values.astype(dtype) if len(values) and values.max() <= np.iinfo(dtype).max else values
+    """A copy of a chunk's column, in `dtype` where every value fits."""
+    limits = np.iinfo(dtype)
+    fits = not len(values) or (values.min() >= limits.min and values.max() <= limits.max)
+    return values.astype(dtype if fits else np.int64)
 
 
 def _process(global_tid: Ints | np.int64) -> Ints:

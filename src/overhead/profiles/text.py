@@ -42,7 +42,9 @@ def _counts(c: Counts, *, brief: bool = False) -> Iterator[str]:
     if c.launches:
         yield f"launches: {c.launches.total} = {c.launches.kernel} plain + {c.launches.graph} of graphs"
     if c.queue:
-        yield f"queue time: {c.queue.count} kernels, median {_us(c.queue.median_ns)} us; {c.queue.early} started early"
+        what = "runs of programs" if c.ops else "kernels"
+        median = "" if c.queue.median_ns is None else f", median {_us(c.queue.median_ns)} us"
+        yield f"queue time: {c.queue.count} {what}{median}; {c.queue.early} started before their call returned"
     if c.kernels:
         matched = "" if c.kernels.matched is None else f", {c.kernels.matched} with their launch in the profile"
         yield f"kernels: {c.kernels.count}, sum {_ms(c.kernels.total_ns)} ms{matched}"
@@ -57,7 +59,7 @@ def _counts(c: Counts, *, brief: bool = False) -> Iterator[str]:
         yield f"device {row.device} busy: union {_ms(row.union_ns)} ms{share}; sum {_ms(row.sum_ns)} ms"
         yield (
             f"device {row.device} idle: {_ms(row.idle_host_ns)} ms waiting for the host, "
-            f"{_ms(row.idle_gap_ns)} ms between kernels, {_ms(row.idle_unknown_ns)} ms unknown"
+            f"{_ms(row.idle_gap_ns)} ms with the next work queued, {_ms(row.idle_unknown_ns)} ms unknown"
         )
     if brief:
         return
