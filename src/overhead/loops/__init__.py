@@ -39,7 +39,17 @@ LOOPS: dict[str, LoopInfo] = {
         "keras_", "KerasFitValidatedLoop", "tensorflow", _BOTH, "Keras with validation and metrics, as the article",
         (("KERAS_BACKEND", "tensorflow"),),
     ),
+    "keras-fit-tuned": LoopInfo(
+        "keras_", "KerasFitTunedLoop", "tensorflow", _BOTH, "Keras with the best settings found, training only",
+        (("KERAS_BACKEND", "tensorflow"),),
+    ),
+    "keras-jax-fit": LoopInfo(
+        "keras_", "KerasJaxFitLoop", "keras", _BOTH, "Keras defaults on its JAX backend, training only",
+        (("KERAS_BACKEND", "jax"),),
+    ),
     "tf-eager": LoopInfo("tensorflow_", "TfEagerLoop", "tensorflow", _BOTH, "TensorFlow op by op"),
+    "tf-step": LoopInfo("tensorflow_", "TfStepLoop", "tensorflow", _BOTH, "the step as one graph, called once a batch"),
+    "tf-epoch": LoopInfo("tensorflow_", "TfEpochLoop", "tensorflow", _BOTH, "the whole epoch in one XLA program"),
     "cupy-per-image": LoopInfo(
         "cupy_", "CupyPerImageLoop", "cupy", _GPU, "the article's port of its layer objects, one image at a time"
     ),

@@ -17,13 +17,12 @@ from overhead.loops.base import Declined, Loop
 from overhead.mlp import Params, flat, unflat
 from overhead.workload import Workload
 
-
 XLA_PAYS_BELOW = 512  # images a batch on a CPU; found by the search that `KerasFitTunedLoop` describes
 
 
 class State(NamedTuple):
     model: Any  # keras.Sequential, trained in place
-    data: Any  # (x, y): (images seen, inputs) float32 and (images seen,) int32; or batches as a tf.data.Dataset
+    data: Any  # (x, y) of one epoch, (images, inputs) and (images,); or its batches as a tf.data.Dataset
     validation: Any  # (x, y) of the images that validate, or None
     batch_size: int
     epoch: int  # steps an epoch

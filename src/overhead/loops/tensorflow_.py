@@ -14,7 +14,7 @@ from overhead.loops.base import STEP_OPS, Declined, Loop, Op
 from overhead.mlp import Layer, Params
 from overhead.workload import Workload
 
-Tensor = tf.Tensor
+Tensor = Any  # tf.Tensor, whose stubs know no shape
 sync_devices: Callable[[], None] = tf.test.experimental.sync_devices  # looked up once: the name is lazy
 
 
@@ -26,6 +26,7 @@ class State(NamedTuple):
     step: Callable[[Tensor, Tensor], None]  # one update of `params`
 
 
+# fmt: off
 def gradients(params: Any, x: Tensor, y: Tensor) -> Any:
     """Gradients of softmax cross-entropy, `(dw, db)` a layer. `x`: (batch, inputs) float32; `y`: (batch,) int32."""
     inputs = [x]                                                # of each layer
@@ -39,7 +40,7 @@ def gradients(params: Any, x: Tensor, y: Tensor) -> Any:
         found.append((tf.matmul(a, d, transpose_a=True), tf.reduce_sum(d, axis=0)))
         if a is not x:                                          # nobody needs the gradient of the pixels
             d = tf.matmul(d, w, transpose_b=True) * tf.cast(a > 0, tf.float32)  # (batch, hidden)
-    return tuple(found[::-1])  # fmt: skip
+    return tuple(found[::-1])
 
 
 def update(params: Any, x: Tensor, y: Tensor, lr: Tensor) -> None:
@@ -47,7 +48,7 @@ def update(params: Any, x: Tensor, y: Tensor, lr: Tensor) -> None:
     for (w, b), (dw, db) in zip(params, gradients(params, x, y)):
         w.assign_sub(lr * dw)                                   # (inputs, outputs)
         b.assign_sub(lr * db)                                   # (outputs,)
-    # fmt: skip
+# fmt: on
 
 
 def see_only(device: str) -> None:
@@ -123,9 +124,14 @@ class TensorFlowLoop(Loop):
         return {"matmul_precision": "tf32" if tf32 else "float32", "jit_compile": "off"}
 
 
+def as_variables(params: Any) -> Any:
+    """A copy of the parameters, `(w, b)` a layer, as tf.Variables on the device in scope."""
+    return tuple((tf.Variable(w), tf.Variable(b)) for w, b in params)
+
+
 def place_batches(params: Params, data: Split, workload: Workload) -> State:
-    """Copy the parameters and every batch to the device in scope; the step is not chosen yet."""
-    variables = tuple((tf.Variable(w), tf.Variable(b)) for w, b in params)
+    """Copy the parameters and every batch to the device in scope; the step is `update`, not yet a graph."""
+    variables = as_variables(params)
     batches = []
     for start in range(0, workload.images_seen, workload.batch_size):
         stop = min(start + workload.batch_size, workload.images_seen)
@@ -180,8 +186,8 @@ class EpochState(NamedTuple):
     params: Any  # a tuple of (w, b), tf.Variables
     x: Tensor  # (whole batches, batch, inputs), batched once before the clock starts
     y: Tensor  # (whole batches, batch)
-    tail: tuple[Tensor, Tensor] | None  # the short last batch of remainder=keep
-    at: int
+    tail: Any  # the short last batch of remainder=keep, or None
+    at: int  # the next batch
     step: Callable[[Tensor, Tensor], None]
     epoch: Callable[[], None]
 
@@ -193,7 +199,7 @@ class TfEpochLoop(TensorFlowLoop):
     def place(self, params: Params, data: Split, workload: Workload) -> EpochState:
         whole, size = workload.whole_batches, workload.batch_size
         with self.scope():
-            variables = tuple((tf.Variable(w), tf.Variable(b)) for w, b in params)
+            variables = as_variables(params)
             lr = tf.constant(workload.learning_rate, tf.float32)
             x = tf.constant(data.x[: whole * size].reshape(whole, size, -1))
             y = tf.constant(data.y[: whole * size].reshape(whole, size))
@@ -207,19 +213,19 @@ class TfEpochLoop(TensorFlowLoop):
         def epoch() -> None:
             # The trip count is a constant: XLA on a GPU would else ask the host after each iteration.
             def body(i, layers):
-                found = gradients(layers, x[i], y[i])           # xb: (batch, inputs), yb: (batch,)
+                found = gradients(layers, x[i], y[i])
                 return i + 1, tuple((w - lr * dw, b - lr * db) for (w, b), (dw, db) in zip(layers, found))
 
             read = tuple((w.read_value(), b.read_value()) for w, b in variables)
             _, layers = tf.while_loop(lambda i, _: i < whole, body, (0, read))
             for (w, b), (new_w, new_b) in zip(variables, layers):
-                w.assign(new_w)                                 # (inputs, outputs)
-                b.assign(new_b)                                 # (outputs,)
+                w.assign(new_w)  # (inputs, outputs)
+                b.assign(new_b)  # (outputs,)
             if tail is not None:
                 update(variables, *tail, lr)
 
         compiled = [tf.function(f, autograph=False, jit_compile=True) for f in (step, epoch)]
-        return EpochState(variables, x, y, tail, 0, *compiled)  # fmt: skip
+        return EpochState(variables, x, y, tail, 0, *compiled)
 
     def run(self, state: EpochState, steps: int) -> EpochState:
         whole, at = state.x.shape[0], state.at
@@ -241,9 +247,10 @@ class TfEpochLoop(TensorFlowLoop):
         return super().settings(state) | {"jit_compile": "on"}
 
 
+# fmt: off
 def step_ops(state: State) -> list[Op]:
     """The article's thirteen operations, on copies of the parameters; each is waited for as the article did."""
-    (w1, b1), (w2, b2) = [(tf.Variable(w), tf.Variable(b)) for w, b in state.params]
+    (w1, b1), (w2, b2) = as_variables(state.params)
     s = SimpleNamespace(w1=w1, b1=b1, w2=w2, b2=b2, at=state.at, lr=state.lr)
     batches, classes = state.batches, int(b2.shape[0])
     lengths = {x.shape[0]: tf.constant(np.float32(x.shape[0])) for x, _ in batches}
@@ -290,4 +297,5 @@ def step_ops(state: State) -> list[Op]:
         s.b2.assign_sub(s.lr * tf.reduce_sum(s.dz2, axis=0))
 
     calls = [z1, a1, z2, softmax, dz2, dw2, da1, dz1, dw1, update_w1, update_b1, update_w2, update_b2]
-    return [Op(*named, call, sync_devices) for named, call in zip(STEP_OPS.items(), calls, strict=True)]  # fmt: skip
+    return [Op(*named, call, sync_devices) for named, call in zip(STEP_OPS.items(), calls, strict=True)]
+# fmt: on
