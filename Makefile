@@ -15,25 +15,31 @@ print(os.path.realpath(sys.executable))  # never a virtual environment's own, wh
 endef
 export FIND_PYTHON
 
-# .venv counts only when .venv/made-from names this folder, this Python and the contents of the two files that
-# decide what is in it. That line is written last, so what an interrupted run left behind is made anew. Where the
-# distribution leaves ensurepip out of its Python, that Python's own pip fills the environment from outside.
+# .venv counts only when .venv/made-from names this folder, this Python and the contents of requirements.lock; else it
+# is made anew. .venv/installed-from does the same for the package and pyproject.toml. Both lines are written last, so
+# what an interrupted run left behind never counts. Where the distribution leaves ensurepip out of its Python, that
+# Python's own pip fills the environment from outside.
 setup:
 	@set -eu; \
 	python=$$($(PYTHON) -c "$$FIND_PYTHON"); \
-	made_from=$$(cksum requirements.lock pyproject.toml; echo "$$python"; pwd); \
-	if [ "$$(cat .venv/made-from 2>/dev/null)" = "$$made_from" ] && $(BIN)/python -c 'import overhead' 2>/dev/null; \
-	then exit 0; fi; \
-	echo "Installing into .venv what requirements.lock pins (about 2 GB; some minutes the first time)"; \
-	rm -rf .venv; \
-	pip() { $(BIN)/python -m pip --disable-pip-version-check --quiet "$$@"; }; \
-	if ! "$$python" -m venv .venv >/dev/null 2>&1; then \
-		"$$python" -m venv --clear --without-pip .venv; \
-		pip() { "$$python" -m pip --python $(BIN)/python --disable-pip-version-check --quiet "$$@"; }; \
+	made_from=$$(cksum < requirements.lock; echo "$$python"; pwd); \
+	installed_from=$$(cksum < pyproject.toml); \
+	same() { [ "$$(cat .venv/$$1 2>/dev/null)" = "$$2" ]; }; \
+	pip() { \
+		if [ -x $(BIN)/pip ]; then $(BIN)/python -m pip --disable-pip-version-check --quiet "$$@"; \
+		else "$$python" -m pip --python $(BIN)/python --disable-pip-version-check --quiet "$$@"; fi; \
+	}; \
+	if ! same made-from "$$made_from" || ! $(BIN)/python -c '' 2>/dev/null; then \
+		echo "Installing what requirements.lock pins into .venv (about 3 GB; some minutes the first time)"; \
+		rm -rf .venv; \
+		"$$python" -m venv .venv >/dev/null 2>&1 || "$$python" -m venv --clear --without-pip .venv; \
+		pip install --require-hashes -r requirements.lock; \
+		echo "$$made_from" > .venv/made-from; \
 	fi; \
-	pip install --require-hashes -r requirements.lock; \
-	pip install --no-deps --no-build-isolation --editable .; \
-	echo "$$made_from" > .venv/made-from
+	if ! same installed-from "$$installed_from" || ! $(BIN)/python -c 'import overhead' 2>/dev/null; then \
+		pip install --no-deps --no-build-isolation --editable .; \
+		echo "$$installed_from" > .venv/installed-from; \
+	fi
 
 # Measures this machine unless results/local is there already; `make book FRESH=1` measures again.
 book: setup

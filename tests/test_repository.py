@@ -339,17 +339,19 @@ def test_make_names_the_python_it_needs(folder, version):
     assert not (folder / ".venv").exists()
 
 
-# Stands in for Python: makes a .venv whose python logs what it is asked and does as it is told.
+# Stands in for Python: logs the environments it makes, and what it or an environment's python is asked to install.
 FAKE = """
-case "$1 $2" in
-  "-c "*) echo "$0" ;;
-  "-m venv") mkdir -p .venv/bin; echo venv >> log; cat > .venv/bin/python <<'END'
+case "$*" in
+  -c*) echo "$0" ;;
+  *install*) echo install-from-outside >> log ;;
+  *venv*) echo venv >> log; mkdir -p .venv/bin; cat > .venv/bin/python <<'END'
 #!/bin/sh
 case "$*" in *install*) echo install >> log; test ! -e fail ;; esac
 END
-  chmod +x .venv/bin/python ;;
+  chmod +x .venv/bin/python; cp .venv/bin/python .venv/bin/pip ;;
 esac
 """
+WITHOUT_ENSUREPIP = FAKE.replace("*venv*)", "'-m venv .venv') exit 1 ;; *venv*)").replace("cp .venv", "true .venv")
 
 
 def log(folder: Path) -> list[str]:
@@ -368,10 +370,19 @@ def test_make_installs_once_and_again_when_what_it_installs_has_changed(folder):
     assert make(folder, "setup", FAKE).returncode == 0
     assert log(folder) == []
 
-    for name in ("requirements.lock", "pyproject.toml"):
-        (folder / name).write_text("changed")
-        assert make(folder, "setup", FAKE).returncode == 0
-        assert log(folder) == WHOLE, name
+    (folder / "requirements.lock").write_text("changed")
+    assert make(folder, "setup", FAKE).returncode == 0
+    assert log(folder) == WHOLE
+    (folder / "pyproject.toml").write_text("changed")
+    assert make(folder, "setup", FAKE).returncode == 0
+    assert log(folder) == ["install"]  # of the package alone; what it needs is in the lock
+
+
+def test_make_installs_where_the_python_has_no_ensurepip(folder):
+    assert make(folder, "setup", WITHOUT_ENSUREPIP).returncode == 0
+    assert log(folder) == ["venv", "install-from-outside", "install-from-outside"]
+    assert make(folder, "setup", WITHOUT_ENSUREPIP).returncode == 0
+    assert log(folder) == []
 
 
 def test_make_does_not_trust_what_an_interrupted_run_left(folder):
@@ -384,6 +395,10 @@ def test_make_does_not_trust_what_an_interrupted_run_left(folder):
     assert make(folder, "setup", FAKE).returncode == 0
     assert log(folder) == WHOLE
     assert not (folder / ".venv" / "stale").exists()
+
+    (folder / ".venv" / "bin" / "python").unlink()  # as when the Python it was made with was removed
+    assert make(folder, "setup", FAKE).returncode == 0
+    assert log(folder)[0] == "venv"
 
 
 def test_make_does_not_trust_an_environment_from_another_folder(folder, tmp_path_factory):
