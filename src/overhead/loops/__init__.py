@@ -28,6 +28,12 @@ LOOPS: dict[str, LoopInfo] = {
     "numpy-per-image": LoopInfo(
         "numpy_", "NumpyPerImageLoop", "numpy", _CPU, "the article's layer objects, one image at a time"
     ),
+    "numpy-preallocated": LoopInfo(
+        "numpy_out", "NumpyPreallocatedLoop", "numpy", _CPU, "the NumPy loop with `out=` everywhere"
+    ),
+    "numpy-chunked": LoopInfo(
+        "numpy_out", "NumpyChunkedLoop", "numpy", _CPU, "the NumPy loop, one update from cache-sized chunks"
+    ),
     "jax-op-by-op": LoopInfo("jax_", "JaxOpByOpLoop", "jax", _BOTH, "JAX without jit, one call an operator"),
     "jax-step": LoopInfo("jax_", "JaxStepLoop", "jax", _BOTH, "one compiled step, called once a batch"),
     "jax-epoch": LoopInfo("jax_", "JaxEpochLoop", "jax", _BOTH, "the whole epoch in one compiled call"),
