@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from overhead import host
@@ -70,38 +71,48 @@ def environment(contestant: Contestant) -> dict[str, str]:
 class Worker:
     """A contestant's process. Between turns it is stopped, so that no spinning pool slows the next one."""
 
-    def __init__(self, contestant: Contestant) -> None:
+    def __init__(self, contestant: Contestant, limit_s: float = CALL_LIMIT_S) -> None:
         self.contestant = contestant
+        self.limit_s = limit_s  # for any command but the first
         self.env = environment(contestant)
+        self.ended: str | None = None  # why the process is no more
         self.facts: dict[str, Any] = {}
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._said: deque[str] = deque(maxlen=40)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "overhead.worker", contestant.loop, contestant.device],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            encoding="utf-8", errors="replace",  # a framework may print what it likes
             env={**os.environ, **self.env},
         )  # fmt: skip
-        for target in (self._read_answers, self._read_errors):
-            threading.Thread(target=target, daemon=True).start()
+        self._readers = [threading.Thread(target=t, daemon=True) for t in (self._read_answers, self._read_errors)]
+        for reader in self._readers:
+            reader.start()
 
     def _read_answers(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line)
+        with self._process.stdout as answers:
+            for line in answers:
+                self._lines.put(line)
         self._lines.put(None)
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self._said.append(line.rstrip())
+        with self._process.stderr as errors:
+            for line in errors:
+                if line.strip():
+                    self._said.append(line.rstrip())
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, do: str, limit_s: float = CALL_LIMIT_S, **arguments: Any) -> dict[str, Any]:
+    def ask(self, do: str, limit_s: float | None = None, **arguments: Any) -> dict[str, Any]:
         """Send a command and wait for its answer. Raises `WorkerFailed` with the reason otherwise."""
         assert self._process.stdin is not None
+        if self.ended:
+            raise WorkerFailed("failed", self.ended)
+        limit_s = self.limit_s if limit_s is None else limit_s
         self._signal("SIGCONT")
         try:
             self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
@@ -109,11 +120,13 @@ class Worker:
             line = self._lines.get(timeout=limit_s)
         except queue.Empty:
             self.kill()
-            raise WorkerFailed("failed", f"no answer to {do!r} within {limit_s:.0f} s; killed") from None
+            self.ended = f"no answer to {do!r} within {limit_s:g} s; killed"
+            raise WorkerFailed("failed", self.ended) from None
         except OSError:
             line = None
         if line is None:
-            raise WorkerFailed("failed", self._why_dead())
+            self.ended = self._why_dead()
+            raise WorkerFailed("failed", self.ended)
         answer = json.loads(line)
         if "status" in answer:
             raise WorkerFailed(answer["status"], without_paths(answer["reason"]))
@@ -127,16 +140,21 @@ class Worker:
         """End the process; killed when it does not end by itself."""
         self._signal("SIGCONT")
         try:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
+            self._hang_up()
             self._process.wait(timeout=10)
-        except (OSError, subprocess.TimeoutExpired):
+        except subprocess.TimeoutExpired:
             self.kill()
 
     def kill(self) -> None:
         """End the process at once."""
         self._process.kill()
         self._process.wait()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):  # what was still to be written has nobody to read it
+            self._process.stdin.close()
 
     def cpu_seconds(self) -> float:
         """Processor time of the process so far."""
@@ -153,10 +171,15 @@ class Worker:
             self._process.send_signal(getattr(signal, name))
 
     def _why_dead(self) -> str:
-        code = self._process.wait()
+        try:
+            code = self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:  # it closed its end and lives on
+            self.kill()
+            return "the worker stopped answering; killed"
+        self._readers[1].join(timeout=10)  # its last words
         said = without_paths(self._said[-1]) if self._said else "it said nothing"
         if code < 0:
-            name = signal.Signals(-code).name
+            name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
             hint = " (out of memory?)" if name == "SIGKILL" else ""
             return f"the worker was ended by {name}{hint}: {said}"
         return f"the worker exited with {code}: {said}"

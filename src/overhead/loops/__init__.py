@@ -72,10 +72,19 @@ FLOORS: dict[str, LoopInfo] = {
 
 
 def make(name: str, device: str = "cpu") -> Loop:
-    """Import and build a loop or a floor. Raises `Declined` for an unknown name or an unsupported device."""
+    """Import and build a loop, a floor, or a loop of your own, which is named `package.module:Class`.
+
+    Raises `Declined` for an unknown name, a class that is no loop, or an unsupported device.
+    """
+    if ":" in name:
+        module, _, cls = name.partition(":")
+        own = getattr(import_module(module), cls, None)
+        if not (isinstance(own, type) and issubclass(own, Loop)):
+            raise Declined(f"{name} must name a subclass of overhead.loops.Loop, got {own!r}")
+        return own(device)
     info = LOOPS.get(name) or FLOORS.get(name)
     if info is None:
-        raise Declined(f"loop must be one of {', '.join(LOOPS)}, got {name!r}")
+        raise Declined(f"loop must be one of {', '.join(LOOPS)}, or package.module:Class, got {name!r}")
     if device not in info.devices:
         raise Declined(f"{name} runs on {' or '.join(info.devices)} only, got {device}")
     cls = getattr(import_module(f"overhead.loops.{info.module}"), info.cls)
