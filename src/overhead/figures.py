@@ -152,6 +152,7 @@ def bars(
             axes.barh(
                 at, values, thickness * 0.92, label=label, color=colour(label, dark),
                 xerr=spans, error_kw={"ecolor": theme["ink"], "capsize": 2, "lw": 0.9},
+                hatch="////" if "(gpu)" in label else None, edgecolor=theme["paper"], linewidth=0,
             )  # fmt: skip
         axes.set_yticks(np.arange(len(names)), names)
         axes.invert_yaxis()
@@ -162,3 +163,76 @@ def bars(
             axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(4, len(series)))
 
     return Figure(draw, alt, height=max(2.4, 0.9 + 0.2 * len(names) * (1 + len(series)) * 0.85))
+
+
+def dots(
+    names: list[str], series: dict[str, list[float]], unit: str, alt: str, errors: dict[str, Any] | None = None
+) -> Figure:
+    """A row a name (coloured by its framework) and a marker a series, joined by a line; logarithmic unit axis.
+
+    `errors[series]` is the distances below and above: (2, names). A value that is nan is left out.
+    """
+
+    def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
+        axes = canvas.subplots()
+        at = np.arange(len(names))
+        table = np.array(list(series.values()), dtype=float)  # (series, names)
+        inks = [colour(name, dark) for name in names]
+        axes.hlines(at, np.nanmin(table, axis=0), np.nanmax(table, axis=0), colors=inks, lw=1.2, alpha=0.6)
+        for index, (label, values) in enumerate(series.items()):
+            spans = errors.get(label) if errors else None
+            axes.errorbar(values, at, xerr=spans, fmt="none", ecolor=theme["ink"], capsize=2, lw=0.9)
+            axes.scatter(values, at, s=52, marker=MARKERS[index], c=inks, zorder=3, edgecolors=theme["paper"], lw=0.6)
+            axes.plot([], [], MARKERS[index], color=theme["faint"], ls="none", label=label)
+        axes.set_yticks(at, names)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set(xscale="log", xlabel=unit)
+        axes.grid(axis="y", visible=False)
+        plain_ticks(axes.xaxis)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(3, len(series)))
+
+    return Figure(draw, alt, height=max(2.2, 1.2 + 0.42 * len(names)))
+
+
+def ladder(
+    rungs: list[tuple[str, str, Any, bool]], floor_s: float | None, unit: str, alt: str
+) -> Figure:
+    """Seconds per epoch, a bar a rung from top to bottom, families set apart, the floor as a dashed line.
+
+    `rungs`: (loop, device, Interval in seconds, whether it is the first of its family).
+    """
+    places, at = [], 0.0
+    for index, (_, _, _, first) in enumerate(rungs):
+        at += 0.55 if first and index else 0.0
+        places.append(at)
+        at += 1.0
+
+    def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
+        axes = canvas.subplots()
+        several = len({device for _, device, _, _ in rungs}) > 1
+        for place, (loop, device, epoch, _) in zip(places, rungs, strict=True):
+            errors = [[epoch.median - epoch.low], [epoch.high - epoch.median]]
+            axes.barh(
+                place, epoch.median, 0.78, color=colour(loop, dark), alpha=0.6 if device == "gpu" else 1.0,
+                xerr=errors, error_kw={"ecolor": theme["ink"], "capsize": 2, "lw": 0.9},
+            )  # fmt: skip
+            axes.annotate(
+                f"{epoch.median:.3g} s", (epoch.high, place), xytext=(6, 0), textcoords="offset points", va="center"
+            )
+        names = [f"{loop} ({device})" if several else loop for loop, device, _, _ in rungs]
+        axes.set_yticks(places, names)
+        axes.invert_yaxis()
+        axes.set(xscale="log", xlabel=unit)
+        low = min([epoch.low for _, _, epoch, _ in rungs] + ([floor_s] if floor_s else []))
+        high = max(epoch.high for _, _, epoch, _ in rungs)
+        axes.set_xlim(low / 2, high * 2.2)
+        axes.grid(axis="y", visible=False)
+        plain_ticks(axes.xaxis)
+        if floor_s:
+            axes.axvline(floor_s, ls="--", color=colour("floor", dark), lw=1.4)
+            axes.annotate(
+                "floor (products alone)", (floor_s, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 4),
+                textcoords="offset points", ha="center", color=colour("floor", dark),
+            )  # fmt: skip
+
+    return Figure(draw, alt, height=1.2 + 0.32 * at)

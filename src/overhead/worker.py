@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import importlib.metadata
 import json
 import os
 import platform
+import random
 import signal
 import sys
 import time
@@ -22,7 +24,7 @@ import numpy as np
 
 from overhead import loops, timing
 from overhead.data import Split
-from overhead.loops.base import Declined, Loop
+from overhead.loops.base import Declined, Loop, Op, nothing_to_wait_for
 from overhead.mlp import flat, unflat
 from overhead.workload import Workload
 
@@ -42,8 +44,13 @@ class Contestant:
         self.workload: Workload | None = None
 
     def hello(self) -> dict[str, Any]:
-        """Versions and thread pools of this process."""
-        return {"pid": os.getpid(), "versions": versions(self.loop.framework), "pools": thread_pools()}
+        """Versions, thread pools and the clock of this process."""
+        return {
+            "pid": os.getpid(),
+            "versions": versions(self.loop.framework),
+            "pools": thread_pools(),
+            "timer": timing.timer()._asdict(),
+        }
 
     def place(self, data: str, params: str, workload: dict[str, Any]) -> dict[str, Any]:
         """Free the last state, then place parameters and images for `workload`; the seconds it took."""
@@ -57,6 +64,7 @@ class Contestant:
         self.state = self.loop.place(initial, split, self.workload)
         placed_s = (timing.clock() - start) * 1e-9
         device, name = self.loop.placed_on(self.state)
+        self._since = thread_seconds()
         return {
             "placed_s": placed_s,
             "device": device,
@@ -91,17 +99,81 @@ class Contestant:
         return {"fetch_s": (first - start) * 1e-9, "again_s": (second - first) * 1e-9}
 
     def ops(self, steps: int, kind: str) -> dict[str, Any]:
-        """Nanoseconds of the thirteen ops (`kind` "op", one list each) or of whole steps of them ("unread")."""
+        """Nanoseconds of the thirteen ops (`kind` "op", one list each) or of whole steps of them ("unread").
+
+        "empty": as many calls that do nothing, timed both ways, so that what the clock costs is known.
+        """
         if not hasattr(self, "_ops") or self._ops_of is not self.state:
             self._ops, self._ops_of = self.loop.ops(self.state), self.state
         if kind == "op":
             found = timing.measure_ops(self._ops, steps)
             return {"ops": [{"name": op.name, "group": op.group} for op in self._ops], "ns": found}
+        if kind == "empty":
+            idle = [Op("empty", "none", nothing_to_wait_for, nothing_to_wait_for)] * len(self._ops)
+            sums = [sum(times) for times in zip(*timing.measure_ops(idle, steps), strict=True)]
+            return {"ns": sums, "unread_ns": timing.measure_unread(idle, steps)}
         return {"ns": timing.measure_unread(self._ops, steps)}
 
+    def outstanding(self, steps: int) -> dict[str, Any]:
+        """Seconds of a fetch right after `steps` steps, and of one that comes when the device has had time to end."""
+
+        def fetch_s() -> float:
+            start = timing.clock()
+            self.loop.fetch(self.state)
+            return (timing.clock() - start) * 1e-9
+
+        self.state, _ = timing.measure(self.loop, self.state, steps)
+        at_once_s = fetch_s()
+        self.state, _ = timing.measure(self.loop, self.state, steps)
+        time.sleep(min(max(0.1, 2 * at_once_s), 10.0))
+        return {"at_once_s": at_once_s, "rested_s": fetch_s()}
+
+    def alternate(
+        self,
+        steps: int,
+        pairs: int,
+        other_steps: int | None = None,
+        share: float = 0.0,
+        interleaved: bool = True,
+        seed: int = 0,
+    ) -> dict[str, Any]:
+        """Nanoseconds of `pairs` samples of this loop (a) and of itself again (b), in pairs or one after the other.
+
+        The second may take `other_steps`, or wait busily for `share` of its time.
+        """
+        arms = (
+            timing.Arm(self.loop, steps),
+            timing.Arm(timing.Slowed(self.loop, share) if share else self.loop, other_steps or steps),
+        )
+        if interleaved:
+            self.state, a, b = timing.alternate(arms, self.state, pairs, random.Random(seed))
+        else:
+            self.state, a, b = timing.one_after_the_other(arms, self.state, pairs)
+        return {"a": a, "b": b}
+
+    def timer(self, pairs: int = 2000) -> dict[str, Any]:
+        """The clock measured again, and what pairs of readings with nothing between them show, nanoseconds."""
+        return {**timing.timer()._asdict(), "ns": timing.empty_ns(pairs)}
+
+    def pin(self, core: int) -> dict[str, Any]:
+        """Keep this process's calling thread on one core. Raises `AttributeError` where the system has no affinity."""
+        os.sched_setaffinity(0, {core})
+        return {"cores": sorted(os.sched_getaffinity(0))}
+
+    def census(self) -> dict[str, Any]:
+        """Counts of one step that carry no noise."""
+        from overhead.census import census
+
+        assert self.workload is not None
+        return census(self.loop, self.state, self.workload)
+
     def memory(self) -> dict[str, Any]:
-        """Peak and present resident memory, bytes."""
-        return {"peak_rss_bytes": timing.rss_bytes(), "rss_bytes": resident_bytes()}
+        """Peak and present resident memory, bytes; threads that worked since `place` (None when too short to tell)."""
+        return {
+            "peak_rss_bytes": timing.rss_bytes(),
+            "rss_bytes": resident_bytes(),
+            "busy_threads": busy_threads(getattr(self, "_since", {}), thread_seconds()),
+        }
 
 
 def load_split(folder: Path) -> Split:
@@ -182,7 +254,7 @@ def serve(name: str, device: str) -> None:
         try:
             if contestant is None:
                 start = time.perf_counter()
-                contestant = Contestant(loops.make(name, device))
+                contestant = Contestant(loop_of(name, device))
                 import_s = time.perf_counter() - start
                 answer = {"import_s": import_s, **contestant.hello()}
             else:
@@ -197,6 +269,12 @@ def serve(name: str, device: str) -> None:
             answer = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+
+
+def loop_of(name: str, device: str) -> Loop:
+    """A loop of the table by its name, or any other as `module:Class`. Raises `Declined` or `ImportError`."""
+    module, _, cls = name.partition(":")
+    return getattr(importlib.import_module(module), cls)(device) if cls else loops.make(name, device)
 
 
 def missing(error: ImportError) -> str:

@@ -95,6 +95,18 @@ class Loop(ABC):
         """What the framework resolved by itself and a reader must know (XLA on or off, precision …)."""
         return {}
 
+    def compilations(self) -> int | None:
+        """Programs compiled so far in this process; None where the framework does not tell."""
+        return None
+
+    def program(self, state: Any) -> str | None:
+        """The optimised program that is called (HLO text), where the framework shows it."""
+        return None
+
+    def transfers(self, state: Any) -> int | None:
+        """Host-device transfers that a step makes without being asked; None where they cannot be counted."""
+        return None
+
     def ops(self, state: Any) -> list[Op]:
         """The thirteen operations of one step (see `STEP_OPS`), or `Declined`."""
         raise Declined(f"{type(self).__name__} has no op-by-op form")

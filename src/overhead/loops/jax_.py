@@ -84,6 +84,15 @@ class JaxLoop(Loop):
     def fetch(self, state: State) -> Params:
         return tuple(Layer(np.asarray(w), np.asarray(b)) for w, b in state.params)
 
+    def transfers(self, state: State) -> int:
+        steps = len(state.x) + (state.tail is not None) if len(state.x) else 1  # one call of the timed program
+        try:
+            with jax.transfer_guard("disallow"):
+                self.block(self.run(state, steps))
+        except RuntimeError:  # what JAX raises where it would have copied by itself
+            return 1
+        return 0
+
     def placed_on(self, state: State) -> tuple[str, str]:
         (device,) = state.params[0][0].devices()
         return ("gpu" if device.platform in ("gpu", "cuda", "rocm") else device.platform), device.device_kind
@@ -182,6 +191,12 @@ class JaxStepLoop(JaxLoop):
             at = (at + 1) % len(state.batches)
         return state._replace(params=params, at=at)
 
+    def compilations(self) -> int:
+        return jitted_step._cache_size()
+
+    def program(self, state: State) -> str:
+        return jitted_step.lower(state.params, *state.batches[0], state.lr).compile().as_text()
+
 
 @final
 class JaxEpochLoop(JaxLoop):
@@ -206,6 +221,12 @@ class JaxEpochLoop(JaxLoop):
 
     def steps_per_call(self, workload: Workload) -> int:
         return workload.steps
+
+    def compilations(self) -> int:
+        return jitted_epoch._cache_size()
+
+    def program(self, state: State) -> str:
+        return jitted_epoch.lower(state.params, state.x, state.y, state.tail, state.lr).compile().as_text()
 
 
 class FloorState(NamedTuple):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 STUDIES: dict[str, tuple[str, str]] = {
     "01-per-op-breakdown": ("per_op", "PerOp"),
     "05-batch-sweep": ("batch_sweep", "BatchSweep"),
+    "06-overhead-ladder": ("ladder", "OverheadLadder"),
 }
 
 

@@ -65,6 +65,13 @@ def _devices(value: Any) -> list[str]:
     return names
 
 
+def whole(value: Any) -> int:
+    """A whole number; `ValueError` for a bool, a float or a text."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"must be a whole number, got {value!r}")
+    return value
+
+
 HostName = Annotated[str, BeforeValidator(_host_name)]
 BatchSizes = Annotated[list[int], BeforeValidator(_batch_sizes)]
 Devices = Annotated[list[str], BeforeValidator(_devices)]
@@ -93,14 +100,21 @@ class Study(BaseModel, frozen=True, strict=True, extra="forbid"):
     def from_notebook(cls, namespace: Mapping[str, Any]) -> Self:
         """The study of a notebook's parameters cell, read from its `globals()`.
 
-        papermill only warns of a parameter that the cell does not declare; this stops at it.
+        papermill only warns of a parameter that the cell does not declare, and where no cell is tagged
+        `parameters` the defaults overwrite what it injects; this stops at both.
         """
-        injected = [name for cell in namespace.get("In", ()) for name in injected_names(cell)]
+        injected = {name: text for cell in namespace.get("In", ()) for name, text in injected_values(cell).items()}
         unknown = [name for name in injected if name not in cls.model_fields]
         if unknown:
             raise ParameterError(
                 f"{cls.stem} has no parameter {', '.join(unknown)}; it has {', '.join(cls.model_fields)}"
             )
+        for name, value in injected.items():
+            if value is not None and namespace.get(name) != value:
+                raise ParameterError(
+                    f"{name} must be what papermill injected, {value!r}, got {namespace.get(name)!r}: "
+                    "no cell of this notebook is tagged 'parameters'; get a fresh copy"
+                )
         study = cls.checked(**{name: namespace[name] for name in cls.model_fields if name in namespace})
         study.usable_devices()
         study.check_host()
@@ -158,17 +172,18 @@ class Study(BaseModel, frozen=True, strict=True, extra="forbid"):
                 raise ParameterError(f"host {self.host!r} was measured on another machine ({why}); choose another name")
 
 
-def injected_names(cell: str) -> list[str]:
-    """Names that a cell injected by papermill assigns; none for any other cell."""
+def injected_values(cell: str) -> dict[str, Any]:
+    """What a cell injected by papermill assigns, by name (None where it is no literal); empty for any other cell."""
     if not cell.startswith("# Parameters"):
-        return []
-    return [
-        target.id
-        for node in ast.parse(cell).body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    ]
+        return {}
+    found: dict[str, Any] = {}
+    for node in ast.parse(cell).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            try:
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:  # papermill writes float('nan')
+                found[node.targets[0].id] = None
+    return found
 
 
 def in_words(error: ValidationError, of: str, known: Mapping[str, Any]) -> str:

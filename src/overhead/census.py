@@ -1,0 +1,126 @@
+"""An overhead census: numbers of one training step that carry no noise. A census run is never the timed run."""
+
+from __future__ import annotations
+
+import re
+import resource
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from overhead.contestant import Contestant
+    from overhead.loops.base import Loop
+    from overhead.workload import Workload
+
+# What is counted, and its heading in a table.
+COUNTS = {
+    "python_calls": "Python calls a step",
+    "c_calls": "C calls from Python a step",
+    "page_faults": "page faults a step",
+    "compilations": "programs compiled",
+    "fusions": "fusions in the program",
+    "products": "products in the program",
+    "custom_calls": "custom calls in the program",
+    "transfers": "implicit transfers a step",
+}
+LEAST_STEPS = 32
+
+
+def calls(run: Any, steps: int) -> tuple[int, int]:
+    """Python calls and C calls made by this thread while `run(steps)` runs."""
+    python = c = 0
+
+    def count(_: Any, event: str, __: Any) -> None:
+        nonlocal python, c
+        if event == "call":
+            python += 1
+        elif event == "c_call":
+            c += 1
+
+    sys.setprofile(count)
+    try:
+        run(steps)
+    finally:
+        sys.setprofile(None)
+    return python, c
+
+
+def faults(run: Any, steps: int) -> int:
+    """Minor page faults of this process while `run(steps)` runs."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    run(steps)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def census(loop: Loop, state: Any, workload: Workload) -> dict[str, float]:
+    """Counts per step: each is the difference of a run of 2N steps and one of N, over N.
+
+    What a call of `run` costs once falls out of the difference. The program's counts are of the whole
+    compiled program (one step, or one epoch), where the loop can show it.
+    """
+    per_call = loop.steps_per_call(workload)
+    steps = -(-LEAST_STEPS // per_call) * per_call
+
+    def run(n: int) -> None:
+        nonlocal state
+        state = loop.run(state, n)
+        loop.block(state)
+
+    for n in (steps, 2 * steps, steps):
+        run(n)  # every program is compiled and every cache is warm
+    (python, c), (python2, c2) = calls(run, steps), calls(run, 2 * steps)
+    one, two = faults(run, steps), faults(run, 2 * steps)
+    found = {
+        "python_calls": (python2 - python) / steps,
+        "c_calls": (c2 - c) / steps,
+        "page_faults": max(0, two - one) / steps,
+    }
+    if (compilations := loop.compilations()) is not None:
+        found["compilations"] = compilations
+    if (text := loop.program(state)) is not None:
+        found |= program_counts(text)
+    if (transfers := loop.transfers(state)) is not None:
+        found["transfers"] = transfers
+    return found
+
+
+def program_counts(text: str) -> dict[str, float]:
+    """Fusions, products and custom calls in an optimised HLO module's text."""
+    products = len(re.findall(r"= \S+ dot\(", text))
+    custom = re.findall(r'custom_call_target="([^"]*)"', text)
+    return {
+        "fusions": len(re.findall(r"= \S+ fusion\(", text)),
+        "products": products + sum("matmul" in name or "gemm" in name for name in custom),
+        "custom_calls": len(custom),
+    }
+
+
+def take_census(contestants: Sequence[Contestant], workload: Workload) -> dict[Contestant, dict[str, Any]]:
+    """The census of every contestant, each in a fresh process; a loop that cannot be counted says why."""
+    import numpy as np
+
+    from overhead import data, mlp
+    from overhead.contestant import Worker, WorkerFailed
+    from overhead.worker import save_split
+
+    found: dict[Contestant, dict[str, Any]] = {}
+    with TemporaryDirectory(prefix="overhead-") as folder:
+        save_split(Path(folder), data.for_workload(workload))
+        np.savez(Path(folder) / "params.npz", *mlp.flat(mlp.init(workload)))
+        place = {"data": folder, "params": f"{folder}/params.npz", "workload": workload.model_dump(mode="json")}
+        for contestant in (c.resolved() for c in contestants):
+            worker = Worker(contestant)
+            try:
+                worker.ask("hello")
+                worker.ask(
+                    "place", data=folder, params=f"{folder}/params.npz", workload=workload.model_dump(mode="json")
+                )
+                found[contestant] = worker.ask("census")
+            except WorkerFailed as failure:
+                found[contestant] = {"reason": failure.reason}
+            finally:
+                worker.close()
+    return found
