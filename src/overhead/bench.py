@@ -9,7 +9,7 @@ from typing import Any
 
 from overhead import host, runner, stats, tables
 from overhead.contestant import Contestant
-from overhead.loops import LOOPS
+from overhead.loops import FLOORS, LOOPS
 from overhead.records import Record
 from overhead.stats import Interval
 from overhead.studies.base import ParameterError, revision
@@ -32,19 +32,21 @@ def bench(
 ) -> dict[str, Any]:
     """Measure; returns host, rows, floors and ratios, ready for `json.dumps` (no nan).
 
-    Raises `ParameterError` for a name that is no loop and a device that this host lacks.
+    `loops`: "all", or names with commas between; `package.module:Class` names a loop of one's own. A loop that
+    runs on no device of this host has a row that says so. Raises `ParameterError` for a name that is no loop and
+    a device that this host lacks.
     """
-    names = list(LOOPS) if loops == "all" else [name.strip() for name in loops.split(",")]
+    names = list(LOOPS) if loops == "all" else list(dict.fromkeys(name.strip() for name in loops.split(",")))
     for name in names:
-        if name not in LOOPS:
-            raise ParameterError(f"--loops must be of {', '.join(LOOPS)}, got {name!r}")
+        if name not in LOOPS and ":" not in name:
+            raise ParameterError(f"--loops must be of {', '.join(LOOPS)}, or package.module:Class, got {name!r}")
     has_gpu = bool(host.gpus())
     if device == "gpu" and not has_gpu:
         raise ParameterError("--device must name a device of this host (cpu), got gpu: no NVIDIA GPU was found")
     devices = ["cpu", "gpu"] if device == "auto" and has_gpu else ["cpu"] if device == "auto" else [device]
     workloads = [
         Workload(
-            layers=tuple(layers), batch_size=size, images=images or TRAINING_IMAGES,
+            layers=tuple(layers), batch_size=size, images=TRAINING_IMAGES if images is None else images,
             remainder=remainder, learning_rate=learning_rate,  # type: ignore[arg-type]
         )
         for size in dict.fromkeys(batch_sizes)
@@ -53,9 +55,8 @@ def bench(
     contestants = [
         Contestant(name, kind, count)
         for name in names
-        for kind in devices
+        for kind in _devices_of(name, devices)
         for count in dict.fromkeys(counts)
-        if kind in LOOPS[name].devices
     ]
     commit, dirty = revision()
     provenance = {"host": "local", "notebook": "bench", "commit": commit, "dirty": dirty, "preset": preset}
@@ -63,6 +64,12 @@ def bench(
         contestants + floors(devices), workloads, runner.Bench(runner.PRESETS[preset], provenance, say, force=force)
     )
     return report(found)
+
+
+def _devices_of(name: str, devices: Sequence[str]) -> list[str]:
+    """Those of `devices` that the loop runs on; else its own first one, on which its worker says why it cannot."""
+    able = LOOPS[name].devices if name in LOOPS else ("cpu", "gpu")
+    return [kind for kind in devices if kind in able] or list(able[:1])
 
 
 def _threads(text: str) -> int:
@@ -124,7 +131,8 @@ def ratios(found: Sequence[Record], sizes: Sequence[int]) -> list[dict[str, Any]
     """At each batch size, each timed loop against the next faster one, and every loop against the fastest."""
     out = []
     for size in sizes:
-        timed = [r for r in found if r.status == "ok" and r.loop in LOOPS and (r.workload or {})["batch_size"] == size]
+        at_size = [r for r in found if (r.workload or {})["batch_size"] == size]
+        timed = [r for r in at_size if r.status == "ok" and r.loop not in FLOORS]
         ordered = sorted(timed, key=lambda r: stats.median_interval(r.epochs()).median)
         pairs = list(pairwise(ordered)) + [(ordered[0], other) for other in ordered[2:]]
         for faster, slower in pairs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -195,7 +196,7 @@ def bounds(
     workload = Workload(
         layers=tuple(layers),
         batch_size=batch_size,
-        images=images or TRAINING_IMAGES,
+        images=TRAINING_IMAGES if images is None else images,
         remainder=remainder,  # type: ignore[arg-type]
     )
     if peak_tflops is not None and device_model is not None:
@@ -256,6 +257,8 @@ def doctor(as_json: bool) -> None:
 
 def main() -> None:
     """Run the command line; a fault is one or two lines on stderr that name the thing, the limit and the value."""
+    # A plain `kill` cleans up like Ctrl-C: workers ended, staging folders removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         cli.main(prog_name="overhead", standalone_mode=False)
     except click.ClickException as error:

@@ -32,9 +32,12 @@ def run(stem: str, parameters: Mapping[str, Any], results: Path, notebooks: Path
     chosen = study(stem).checked(**parameters)
     chosen.usable_devices()
     folder = results / chosen.host
-    folder.mkdir(parents=True, exist_ok=True)
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(13, "results folder cannot be written", folder.name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotebookFailed(f"results folder must be one that can be made, got {results}: {error.strerror}") from None
+    if not os.access(folder, os.W_OK) or not os.access(results, os.W_OK):
+        raise NotebookFailed(f"results folder must be writable, got {results}")
     with tempfile.TemporaryDirectory(dir=results, prefix=".staging-") as staging:
         with _environment(OVERHEAD_RESULTS=str(results.resolve()), OVERHEAD_STAGING=str(Path(staging).resolve())):
             chosen.check_host()
@@ -94,6 +97,7 @@ def _papermill(source: Path, target: Path, parameters: dict[str, Any]) -> dict[s
         papermill.execute_notebook(
             str(source), str(target), parameters=parameters, kernel_name="python3", cwd=str(target.parent),
             progress_bar=sys.stderr.isatty(), log_output=False, start_timeout=START_LIMIT_S,
+            extra_arguments=["--Application.log_level=ERROR"],  # not: "Kernel is running over TCP without encryption"
         )  # fmt: skip
     except papermill.PapermillExecutionError as error:
         raise NotebookFailed(f"{source.stem}: cell {error.exec_count} raised {error.ename}: {error.evalue}") from None

@@ -86,7 +86,7 @@ class Record(BaseModel):
         if isinstance(value, dict) and "schema" in value:
             value = dict(value)
             value["schema_"] = value.pop("schema")
-            if not isinstance(value["schema_"], int) or not 1 <= value["schema_"] <= SCHEMA:
+            if type(value["schema_"]) is not int or not 1 <= value["schema_"] <= SCHEMA:
                 raise ValueError(f"schema must be between 1 and {SCHEMA}, got {value['schema_']!r}")
         return value
 
@@ -131,10 +131,20 @@ def _rounded(value: Any) -> Any:
 
 
 def dumps(records: Iterable[Record]) -> str:
-    """Records as JSON lines."""
-    return "".join(
-        json.dumps(r.as_json(), allow_nan=False, separators=(",", ":"), ensure_ascii=False) + "\n" for r in records
-    )
+    """Records as JSON lines. A figure that is not finite becomes null where a record may have none.
+
+    Raises `RecordError` where it may not: a sample, an accuracy.
+    """
+    lines = []
+    for record in records:
+        fields = record.as_json()
+        try:
+            Record.model_validate(fields)
+        except ValidationError as error:
+            where = ".".join(map(str, error.errors()[0]["loc"]))
+            raise RecordError(f"{record.notebook}: {where} of {record.loop} must be a finite number") from None
+        lines.append(json.dumps(fields, allow_nan=False, separators=(",", ":"), ensure_ascii=False) + "\n")
+    return "".join(lines)
 
 
 def write(path: Path, records: Iterable[Record]) -> None:
@@ -172,8 +182,18 @@ def read(path: Path) -> list[Record]:
         raise RecordError(f"{path.name}: cannot be read: {error}") from None
     for number, line in enumerate(lines, 1):
         try:
-            found.append(Record.model_validate(json.loads(line)))
+            found.append(_record(json.loads(line, parse_constant=_not_json)))
         except (ValidationError, ValueError) as error:
             why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
             raise RecordError(f"{path.name}: line {number} is no record: {why}") from None
     return found
+
+
+def _record(value: Any) -> Record:
+    if not isinstance(value, dict) or "schema" not in value:
+        raise ValueError("it has no schema")
+    return Record.model_validate(value)
+
+
+def _not_json(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
