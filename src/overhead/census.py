@@ -115,9 +115,7 @@ def take_census(contestants: Sequence[Contestant], workload: Workload) -> dict[C
             worker = Worker(contestant)
             try:
                 worker.ask("hello")
-                worker.ask(
-                    "place", data=folder, params=f"{folder}/params.npz", workload=workload.model_dump(mode="json")
-                )
+                worker.ask("place", **place)
                 found[contestant] = worker.ask("census")
             except WorkerFailed as failure:
                 found[contestant] = {"reason": failure.reason}

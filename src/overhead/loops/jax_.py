@@ -19,9 +19,9 @@ from overhead.workload import Workload
 
 class State(NamedTuple):
     params: Any  # a tuple of (w, b), donated to the next step
-    x: Array  # (whole batches, batch, inputs), batched once before the clock starts
-    y: Array  # (whole batches, batch)
-    tail: tuple[Array, Array] | None  # the short last batch of remainder=keep
+    x: Any  # (whole batches, batch, inputs), batched once before the clock starts
+    y: Any  # (whole batches, batch)
+    tail: Any  # (x, y) of the short last batch of remainder=keep
     batches: list[tuple[Array, Array]]  # the same batches one by one, for loops that are called by step
     at: int  # the next batch
     lr: Array  # ()
@@ -71,6 +71,11 @@ def place_batches(device: str, params: Params, data: Split, workload: Workload, 
         return State(placed, put(x), put(y), tail, [], 0, lr)
     batches = [(put(xb), put(yb)) for xb, yb in zip(x, y)] + ([tail] if tail else [])
     return State(placed, x[:0], y[:0], tail, batches, 0, lr)
+
+
+def programs(function: Any) -> int:
+    """How many programs a jitted function was compiled to in this process, one a set of shapes."""
+    return function._cache_size()
 
 
 class JaxLoop(Loop):
@@ -192,10 +197,10 @@ class JaxStepLoop(JaxLoop):
         return state._replace(params=params, at=at)
 
     def compilations(self) -> int:
-        return jitted_step._cache_size()
+        return programs(jitted_step)
 
     def program(self, state: State) -> str:
-        return jitted_step.lower(state.params, *state.batches[0], state.lr).compile().as_text()
+        return jitted_step.lower(state.params, *state.batches[0], state.lr).compile().as_text() or ""
 
 
 @final
@@ -223,10 +228,10 @@ class JaxEpochLoop(JaxLoop):
         return workload.steps
 
     def compilations(self) -> int:
-        return jitted_epoch._cache_size()
+        return programs(jitted_epoch)
 
     def program(self, state: State) -> str:
-        return jitted_epoch.lower(state.params, state.x, state.y, state.tail, state.lr).compile().as_text()
+        return jitted_epoch.lower(state.params, state.x, state.y, state.tail, state.lr).compile().as_text() or ""
 
 
 class FloorState(NamedTuple):
