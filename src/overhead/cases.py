@@ -13,6 +13,8 @@ from overhead.contestant import Contestant, environment
 from overhead.records import Record, Samples, Timing
 from overhead.workload import Workload
 
+KEPT_FACTS = ("placed_s", "import_s", "pools", "busy_threads", "cores_allowed", "timer", "host_state")
+
 
 @dataclass
 class Case:
@@ -87,5 +89,5 @@ class Case:
             versions=self.facts.get("versions", {}),
             disturbed=sorted(self.disturbed),
             **provenance,
-            **{k: self.facts[k] for k in ("placed_s", "import_s", "pools", "busy_threads") if k in self.facts},
+            **{k: self.facts[k] for k in KEPT_FACTS if k in self.facts},
         )

@@ -5,13 +5,9 @@ from __future__ import annotations
 import re
 import resource
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from overhead.contestant import Contestant
     from overhead.loops.base import Loop
     from overhead.workload import Workload
 
@@ -96,29 +92,3 @@ def program_counts(text: str) -> dict[str, float]:
         "products": products + sum("matmul" in name or "gemm" in name for name in custom),
         "custom_calls": len(custom),
     }
-
-
-def take_census(contestants: Sequence[Contestant], workload: Workload) -> dict[Contestant, dict[str, Any]]:
-    """The census of every contestant, each in a fresh process; a loop that cannot be counted says why."""
-    import numpy as np
-
-    from overhead import data, mlp
-    from overhead.contestant import Worker, WorkerFailed
-    from overhead.worker import save_split
-
-    found: dict[Contestant, dict[str, Any]] = {}
-    with TemporaryDirectory(prefix="overhead-") as folder:
-        save_split(Path(folder), data.for_workload(workload))
-        np.savez(Path(folder) / "params.npz", *mlp.flat(mlp.init(workload)))
-        place = {"data": folder, "params": f"{folder}/params.npz", "workload": workload.model_dump(mode="json")}
-        for contestant in (c.resolved() for c in contestants):
-            worker = Worker(contestant)
-            try:
-                worker.ask("hello")
-                worker.ask("place", **place)
-                found[contestant] = worker.ask("census")
-            except WorkerFailed as failure:
-                found[contestant] = {"reason": failure.reason}
-            finally:
-                worker.close()
-    return found

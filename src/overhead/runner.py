@@ -15,7 +15,7 @@ import numpy as np
 
 from overhead import agreement, data, host, mlp, stats
 from overhead.cases import Case
-from overhead.contestant import START_LIMIT_S, Contestant, Worker, WorkerFailed
+from overhead.contestant import CALL_LIMIT_S, START_LIMIT_S, Contestant, Worker, WorkerFailed
 from overhead.data import Split
 from overhead.mlp import Params, unflat
 from overhead.records import Record
@@ -24,6 +24,7 @@ from overhead.workload import Workload
 
 TURN_S = 0.03  # a turn lasts at least this long
 LONGEST_SAMPLE_S = 2.0  # loops that are called step by step sample a part of a longer epoch
+LEAST_WAIT_S, LEAST_WAIT = 0.005, 0.1  # of a fetch after a run; the second as a share of the run
 DISPATCH_STEPS = 8  # a launch queue is finite: dispatch is measured with few steps
 
 
@@ -87,6 +88,7 @@ class Bench(NamedTuple):
     say: Callable[[str], None] = lambda line: None
     seed: int = 0
     force: bool = False
+    limit_s: float = CALL_LIMIT_S  # of one command to a worker; a longer one is ended
 
 
 def run_cases(contestants: Sequence[Contestant], workloads: Sequence[Workload], bench: Bench) -> list[Record]:
@@ -108,13 +110,22 @@ def time_cases(
     """
     contestants = [c.resolved() for c in contestants]
     cases = {(c, w): Case(c, w) for c in contestants for w in workloads}
+    others = _others_on_gpu(contestants)
     with measuring(bench.force) as shared, tempfile.TemporaryDirectory(prefix="overhead-") as folder:
         for process in range(bench.preset.processes):
             _one_set(cases, bench, take_turn or time_epochs, process, Path(folder))
         if shared:
             for case in cases.values():
                 case.disturbed.add("another measurement ran at the same time (--force)")
+        if others := max(others, _others_on_gpu(contestants)):
+            for case in cases.values():
+                case.disturbed.add(f"{others} other {'process' if others == 1 else 'processes'} on the GPU")
     return list(cases.values())
+
+
+def _others_on_gpu(contestants: Sequence[Contestant]) -> int:
+    """Processes on the GPU while no worker of ours runs; 0 when the GPU is not measured."""
+    return (host.gpu_processes() or 0) if any(c.device == "gpu" for c in contestants) else 0
 
 
 Cases = dict[tuple[Contestant, Workload], Case]
@@ -134,9 +145,12 @@ def _one_set(cases: Cases, bench: Bench, take_turn: Callable[[Turn, int], None],
         try:
             for workload in workloads:
                 _one_workload(workers, workload, cases, bench, take_turn, folder)
-        finally:
+        except BaseException:  # Ctrl-C: nobody waits for a command that may last minutes
             for worker, _ in workers:
-                worker.close()
+                worker.kill()
+            raise
+        for worker, _ in workers:
+            worker.close()
 
 
 def _start(
@@ -153,16 +167,24 @@ def _start(
         if started and free < (len(started) + at_once) * 2 * images + at_once * largest:
             break
         chunk, waiting = waiting[:at_once], waiting[at_once:]
-        for worker, process in [(Worker(contestant), process) for contestant, process in chunk]:
-            try:
-                worker.facts = worker.ask("hello", START_LIMIT_S)
-                largest = max(largest, worker.ask("memory")["rss_bytes"])
-                worker.pause()
-                started.append((worker, process))
-            except WorkerFailed as failure:
+        starting: list[tuple[Worker, int]] = []
+        try:
+            for contestant, process in chunk:
+                starting.append((Worker(contestant, bench.limit_s), process))
+            for worker, process in starting:
+                try:
+                    worker.facts = worker.ask("hello", START_LIMIT_S)
+                    largest = max(largest, worker.ask("memory")["rss_bytes"])
+                    worker.pause()
+                    started.append((worker, process))
+                except WorkerFailed as failure:
+                    worker.kill()
+                    for workload in workloads:
+                        cases[worker.contestant, workload].fail(failure.status, failure.reason)
+        except BaseException:
+            for worker, _ in (*started, *starting):
                 worker.kill()
-                for workload in workloads:
-                    cases[worker.contestant, workload].fail(failure.status, failure.reason)
+            raise
     bench.say(f"{len(started)} workers started")
     return started, waiting
 
@@ -198,11 +220,30 @@ def _one_workload(
     for worker, case, *_ in ready:
         if case.status == "ok":
             try:
-                case.peak_rss_bytes = max(case.peak_rss_bytes, worker.ask("memory")["peak_rss_bytes"])
+                used = worker.ask("memory")
+                case.peak_rss_bytes = max(case.peak_rss_bytes, used["peak_rss_bytes"])
+                if bench.afterwards:
+                    bench.afterwards(worker, case)
+                _threads_used(case, used["busy_threads"], bench)
             except WorkerFailed as failure:
                 case.fail(failure.status, failure.reason)
             worker.pause()
     bench.say(f"batch size {workload.batch_size}: {rounds} rounds")
+
+
+def _threads_used(case: Case, busy: int | None, bench: Bench) -> None:
+    """Put the threads that really worked beside those that were allowed, and say so where they differ."""
+    allowed = case.facts["cores_allowed"] = host.cores_allowed()
+    if busy is None:
+        return
+    case.facts["busy_threads"] = max(busy, case.facts.get("busy_threads") or 0)
+    if busy > allowed:
+        case.disturbed.add(f"{busy} threads worked on {allowed} allowed {'core' if allowed == 1 else 'cores'}")
+    if busy != min(allowed, case.contestant.threads) or busy > allowed:
+        bench.say(
+            f"warning: {case.contestant.loop} used {busy} {'thread' if busy == 1 else 'threads'}, "
+            f"{case.contestant.threads} were set and {allowed} {'core is' if allowed == 1 else 'cores are'} allowed"
+        )
 
 
 def _prepare(worker: Worker, case: Case, process: int, split: Split, place: dict[str, Any], folder: Path) -> Turn:
@@ -224,13 +265,15 @@ def _prepare(worker: Worker, case: Case, process: int, split: Split, place: dict
     case.facts.update(worker.facts, **facts, data=split.name)
     cold = worker.ask("run", steps=workload.steps)
     case.first_s.append(cold["wall_ns"][0] * 1e-9)
-    wait = worker.ask("fetch", out=out)
-    if wait["fetch_s"] - wait["again_s"] > max(0.01, 0.5 * case.first_s[-1]) and not case.contestant.is_floor:
-        raise WorkerFailed("failed", "returned before the device was done")
     if not case.contestant.is_floor:
+        if _must_wait(worker, case, out, case.first_s[-1], workload.steps):
+            worker.ask("place", **place)
+            worker.ask("run", steps=workload.steps)
         _judge(worker, case, split, place, fetched)
     worker.ask("place", **place)
     warm = worker.ask("run", steps=workload.steps)
+    if not case.contestant.is_floor:
+        _must_wait(worker, case, out, warm["wall_ns"][0] * 1e-9, workload.steps)
     per_call = facts["steps_per_call"]
     seconds = warm["wall_ns"][0] * 1e-9
     steps = workload.steps
@@ -240,6 +283,24 @@ def _prepare(worker: Worker, case: Case, process: int, split: Split, place: dict
         case.facts["busy_threads"] = warm["busy_threads"]
     few = -(-min(DISPATCH_STEPS, workload.steps) // per_call) * per_call
     return Turn(worker, case, process, steps, few, max(1, min(50, round(TURN_S / max(seconds, 1e-6)))))
+
+
+def _must_wait(worker: Worker, case: Case, out: str, wall_s: float, steps: int) -> bool:
+    """Refuse a contestant whose parameters take longer to fetch right after its run than when the device is at rest.
+
+    A slow first fetch is only a suspicion, since a busy host or a copy that is kept can be the reason; the same
+    three times, with time to rest in between, is proof. Raises `WorkerFailed`, and then no time is kept.
+    Returns whether steps were trained to find out.
+    """
+    wait = worker.ask("fetch", out=out)
+    if wait["fetch_s"] - wait["again_s"] <= max(LEAST_WAIT_S, LEAST_WAIT * wall_s):
+        return False
+    tries = [worker.ask("outstanding", steps=steps) for _ in range(3)]
+    waited_s = min(t["at_once_s"] for t in tries) - max(t["rested_s"] for t in tries)
+    if waited_s > max(LEAST_WAIT_S, LEAST_WAIT * wall_s):
+        case.first_s.clear()
+        raise WorkerFailed("failed", "returned before the device was done")
+    return True
 
 
 def _judge(worker: Worker, case: Case, split: Split, place: dict[str, Any], fetched: Callable[[], Params]) -> None:
@@ -273,7 +334,7 @@ def _judge(worker: Worker, case: Case, split: Split, place: dict[str, Any], fetc
 def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], None]) -> int:
     """Rounds until every contestant's interval is within the target or the budget is spent."""
     preset, shuffle = bench.preset, random.Random(bench.seed)
-    started, done, stopped = time.monotonic(), 0, "budget"
+    started, done, stopped = time.monotonic(), 0, "count"
     disturbance = host.Disturbance()
     disturbance.start(_own_seconds(ready))
     while done < preset.rounds[1] and (able := [turn for turn in ready if turn.case.status == "ok"]):
@@ -286,16 +347,21 @@ def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], No
         done += 1
         if done < preset.rounds[0]:
             continue
-        series = [epochs[-1:] for turn in able if (epochs := turn.case.epochs())]
+        series = [epochs[-1:] for turn in able if turn.case.status == "ok" and (epochs := turn.case.epochs())]
         if series and all(stats.reached(stats.median_interval(s), preset.target) for s in series):
             stopped = "target"
             break
         if time.monotonic() - started > preset.budget_s:
+            stopped = "budget"
             break
     found = disturbance.found(_own_seconds(ready))
     for turn in ready:
-        turn.case.stopped = stopped if turn.case.stopped in (None, stopped) else "budget"
+        own = turn.case.epochs()[-1:]
+        why = "target" if own and stats.reached(stats.median_interval(own), preset.target) else stopped
+        if turn.case.stopped in (None, "target"):  # of several processes, the one that was not done counts
+            turn.case.stopped = why
         turn.case.disturbed.update(found)
+        turn.case.facts["host_state"] = disturbance.facts
     return done
 
 
@@ -313,7 +379,10 @@ def time_epochs(turn: Turn, round_: int) -> None:
 
 
 def time_ops(turn: Turn, round_: int, steps: int = 50) -> None:
-    """`steps` steps op by op, the same thunks in order without reading the clock, and the loop's own steps."""
+    """`steps` steps op by op, the same thunks in order without reading the clock, and the loop's own steps.
+
+    Kept apart under the op "empty": as many empty calls, timed both ways.
+    """
     worker, case, process, *_ = turn
     worker.ask("ops", steps=5, kind="op")
     answer = worker.ask("ops", steps=steps, kind="op")
@@ -321,3 +390,6 @@ def time_ops(turn: Turn, round_: int, steps: int = 50) -> None:
         case.keep(f"{op['name']}/op", 1, process, round_, ns)
     case.keep("step/unread", 1, process, round_, worker.ask("ops", steps=steps, kind="unread")["ns"])
     case.keep("step/wall", steps, process, round_, worker.ask("run", steps=steps)["wall_ns"])
+    empty = worker.ask("ops", steps=steps, kind="empty")
+    case.keep("empty/op", 1, process, round_, empty["ns"])
+    case.keep("empty/unread", 1, process, round_, empty["unread_ns"])

@@ -51,8 +51,8 @@ def jitted_step(params: Any, x: Array, y: Array, lr: Array) -> Any:
 @partial(jax.jit, donate_argnums=0)
 def jitted_epoch(params: Any, x: Array, y: Array, tail: Any, lr: Array) -> Any:
     """Every step of one epoch in one program. `x`: (batches, batch, inputs); `y`: (batches, batch)."""
-    params, _ = lax.scan(lambda p, xy: (step(p, *xy, lr), None), params, (x, y))
-    return params if tail is None else step(params, *tail, lr)
+    params, _ = lax.scan(lambda p, xy: (step(p, xy[0], xy[1], lr), None), params, (x, y))
+    return params if tail is None else step(params, tail[0], tail[1], lr)
 
 
 def place_batches(device: str, params: Params, data: Split, workload: Workload, *, one_by_one: bool) -> State:

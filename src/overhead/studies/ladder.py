@@ -10,8 +10,9 @@ import pandas as pd
 from pydantic import BeforeValidator, Field
 
 from overhead import figures, runner, stats, tables
-from overhead.census import COUNTS, take_census
-from overhead.contestant import Contestant
+from overhead.cases import Case
+from overhead.census import COUNTS
+from overhead.contestant import Contestant, Worker, WorkerFailed
 from overhead.loops import LOOPS
 from overhead.records import Record
 from overhead.stats import Interval
@@ -48,6 +49,16 @@ RUNGS = (
 )
 
 
+def keep_census(worker: Worker, case: Case) -> None:
+    """Count one step of a loop that was timed; a loop that cannot be counted keeps its times and says why."""
+    if case.contestant.is_floor or "census" in case.facts:
+        return
+    try:
+        case.facts["census"] = worker.ask("census")
+    except WorkerFailed as failure:
+        case.facts["census"] = {"reason": failure.reason}
+
+
 class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
     """Seconds per epoch of every rung at one batch size, what each removes, and what that is worth."""
 
@@ -67,14 +78,9 @@ class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
         return rungs + floors(devices)
 
     def take(self, bench: runner.Bench) -> list[Record]:
-        """The rungs in interleaved rounds, then a census of each in a process that is not timed."""
+        """The rungs in interleaved rounds; once they are over, a census of each."""
         workload = Workload(batch_size=self.batch_size, learning_rate=self.learning_rate)
-        contestants = self.contestants()
-        cases = runner.time_cases(contestants, [workload], bench)
-        counts = take_census([c for c in contestants if not c.is_floor], workload)
-        return [
-            case.record({**bench.provenance, "census": counts.get(case.contestant.resolved(), {})}) for case in cases
-        ]
+        return runner.run_cases(self.contestants(), [workload], bench._replace(afterwards=keep_census))
 
     def host_card(self) -> pages.Html:
         """The host and the parameters of this page."""
@@ -193,7 +199,7 @@ class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
             row = {"rung": record.loop, "device": record.device}
             row |= {label: count_text(counts.get(key)) for key, label in COUNTS.items()}
             rows.append(row | {"note": counts.get("reason", "")})
-        caption = f"Whole numbers of one step at batch size {self.batch_size}, counted in a process that was not timed"
+        caption = f"Whole numbers of one step at batch size {self.batch_size}, counted after the timing"
         return pages.Html(tables.as_html(pd.DataFrame(rows), caption))
 
 
