@@ -17,6 +17,7 @@ from overhead import agreement, data, host, mlp, stats
 from overhead.cases import Case
 from overhead.contestant import CALL_LIMIT_S, START_LIMIT_S, Contestant, Worker, WorkerFailed
 from overhead.data import Split
+from overhead.disturbance import Disturbance
 from overhead.mlp import Params, unflat
 from overhead.records import Record
 from overhead.worker import save_split
@@ -89,6 +90,7 @@ class Bench(NamedTuple):
     seed: int = 0
     force: bool = False
     limit_s: float = CALL_LIMIT_S  # of one command to a worker; a longer one is ended
+    afterwards: Callable[[Worker, Case], None] | None = None  # asked of each worker once its rounds are over
 
 
 def run_cases(contestants: Sequence[Contestant], workloads: Sequence[Workload], bench: Bench) -> list[Record]:
@@ -237,8 +239,6 @@ def _threads_used(case: Case, busy: int | None, bench: Bench) -> None:
     if busy is None:
         return
     case.facts["busy_threads"] = max(busy, case.facts.get("busy_threads") or 0)
-    if busy > allowed:
-        case.disturbed.add(f"{busy} threads worked on {allowed} allowed {'core' if allowed == 1 else 'cores'}")
     if busy != min(allowed, case.contestant.threads) or busy > allowed:
         bench.say(
             f"warning: {case.contestant.loop} used {busy} {'thread' if busy == 1 else 'threads'}, "
@@ -335,7 +335,7 @@ def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], No
     """Rounds until every contestant's interval is within the target or the budget is spent."""
     preset, shuffle = bench.preset, random.Random(bench.seed)
     started, done, stopped = time.monotonic(), 0, "count"
-    disturbance = host.Disturbance()
+    disturbance = Disturbance()
     disturbance.start(_own_seconds(ready))
     while done < preset.rounds[1] and (able := [turn for turn in ready if turn.case.status == "ok"]):
         for turn in shuffle.sample(able, len(able)):
