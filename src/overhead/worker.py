@@ -42,6 +42,7 @@ class Contestant:
         self.loop = loop
         self.state: Any = None
         self.workload: Workload | None = None
+        self._since: dict[int, float] | None = None
 
     def hello(self) -> dict[str, Any]:
         """Versions, thread pools and the clock of this process."""
@@ -64,7 +65,7 @@ class Contestant:
         self.state = self.loop.place(initial, split, self.workload)
         placed_s = (timing.clock() - start) * 1e-9
         device, name = self.loop.placed_on(self.state)
-        self._since = thread_seconds()
+        self._since = None
         return {
             "placed_s": placed_s,
             "device": device,
@@ -81,11 +82,13 @@ class Contestant:
         for _ in range(repeats):
             self.state, sample = timing.measure(self.loop, self.state, steps)
             found.append(sample)
-        busy = busy_threads(before, thread_seconds())
+        used = thread_seconds()
+        if self._since is None:
+            self._since = used  # the first run may compile, with threads of its own
         return {
             "dispatch_ns": [s.dispatch_ns for s in found],
             "wall_ns": [s.wall_ns for s in found],
-            "busy_threads": busy,
+            "busy_threads": busy_threads(before, used),
         }
 
     def fetch(self, out: str) -> dict[str, Any]:
@@ -168,11 +171,11 @@ class Contestant:
         return census(self.loop, self.state, self.workload)
 
     def memory(self) -> dict[str, Any]:
-        """Peak and present resident memory, bytes; threads that worked since `place` (None when too short to tell)."""
+        """Peak and present resident memory, bytes; threads that worked since the first run (None: too short to tell)."""
         return {
             "peak_rss_bytes": timing.rss_bytes(),
             "rss_bytes": resident_bytes(),
-            "busy_threads": busy_threads(getattr(self, "_since", {}), thread_seconds()),
+            "busy_threads": busy_threads(self._since or {}, thread_seconds()),
         }
 
 
