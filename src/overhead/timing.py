@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -12,6 +14,21 @@ from overhead.loops.base import Loop, Op
 Clock = Callable[[], int]  # nanoseconds, never going back
 
 clock: Clock = time.perf_counter_ns
+
+READINGS = 10_000_000  # in vain before a clock counts as standing still: about half a second of readings
+NEGLIGIBLE = 100  # times the cost of reading the clock: what is longer keeps its reading
+
+
+class ClockStandsStill(RuntimeError):
+    """The clock did not move while it was read again and again, so nothing can be timed with it."""
+
+
+def after(start: int, now: Clock) -> int:
+    """The first reading later than `start`. Raises `ClockStandsStill`."""
+    for _ in range(READINGS):
+        if (reading := now()) > start:
+            return reading
+    raise ClockStandsStill(f"the clock must move within {READINGS:,} readings, got {start} ns every time")
 
 
 class Sample(NamedTuple):
@@ -25,22 +42,25 @@ class Sample(NamedTuple):
 def measure(loop: Loop, state: Any, steps: int, now: Clock = clock) -> tuple[Any, Sample]:
     """Run `steps` steps on the two clocks; returns the new state and the sample.
 
-    The device is waited for before the start, so that nothing earlier is charged to this sample.
+    The device is waited for before the start, so that nothing earlier is charged to this sample. The clock is
+    seen to move before the start and after the end, so that a sample is never 0. Raises `ClockStandsStill`.
     """
     loop.block(state)
-    start = now()
+    start = after(now(), now)
     state = loop.run(state, steps)
     returned = now()
     loop.block(state)
-    done = now()
-    return state, Sample(steps, returned - start, done - start)
+    done = after(start, now)
+    return state, Sample(steps, max(returned - start, 1), done - start)
 
 
 def measure_ops(ops: list[Op], steps: int, now: Clock = clock) -> list[list[int]]:
     """Time every op of `steps` steps, each from before its call to the end of its wait.
 
-    Returns one list an op, nanoseconds, in the order of `ops`.
+    Returns one list an op, nanoseconds, in the order of `ops`, the cost of reading the clock included (see
+    `net`). An op that was done before the clock made a step took less than that step: it is kept as 1 ns.
     """
+    after(now(), now)
     found: list[list[int]] = [[] for _ in ops]
     timed = [(op.call, op.wait, times.append) for op, times in zip(ops, found, strict=True)]
     for _ in range(steps):
@@ -48,12 +68,13 @@ def measure_ops(ops: list[Op], steps: int, now: Clock = clock) -> list[list[int]
             start = now()
             call()
             wait()
-            keep(now() - start)
+            keep(now() - start or 1)
     return found
 
 
 def measure_unread(ops: list[Op], steps: int, now: Clock = clock) -> list[int]:
     """Time whole steps of the same thunks in order, with no clock and no wait between them, nanoseconds each."""
+    after(now(), now)
     calls = [op.call for op in ops]
     last = ops[-1].wait
     found = []
@@ -62,24 +83,111 @@ def measure_unread(ops: list[Op], steps: int, now: Clock = clock) -> list[int]:
         for call in calls:
             call()
         last()
-        found.append(now() - start)
+        found.append(now() - start or 1)
     return found
 
 
 def pair_cost_ns(pairs: int = 2000, now: Clock = clock) -> float:
     """The mean cost of one start-stop pair of readings with nothing between them, nanoseconds."""
-    start = now()
+    start = after(now(), now)
     for _ in range(pairs):
         now()
         now()
-    return (now() - start) / pairs
+    return (after(start, now) - start) / pairs
+
+
+def empty_ns(pairs: int = 2000, now: Clock = clock) -> list[int]:
+    """What start-stop pairs with nothing between them show, nanoseconds each: what every sample holds too."""
+    after(now(), now)
+    return [-(now() - now()) for _ in range(pairs)]
 
 
 def resolution_ns(readings: int = 2000, now: Clock = clock) -> int:
-    """The smallest step above 0 that the clock was seen to make, nanoseconds; 0 where it stood still."""
-    seen = [now() for _ in range(readings)]
+    """The smallest step above 0 that the clock was seen to make, nanoseconds. Raises `ClockStandsStill`."""
+    seen = [after(now(), now), *(now() for _ in range(readings))]
     steps = [b - a for a, b in pairwise(seen) if b > a]
-    return min(steps, default=0)
+    return min(steps, default=0) or after(seen[-1], now) - seen[-1]
+
+
+class Timer(NamedTuple):
+    """What the clock of this process can tell and what asking it costs, nanoseconds."""
+
+    resolution_ns: int  # its smallest step
+    pair_cost_ns: float  # of a start-stop pair
+    empty_ns: float  # median of what a pair shows with nothing between
+
+
+def timer(now: Clock = clock) -> Timer:
+    """The clock, measured now; of five passes the median, since one may be interrupted."""
+    costs = [pair_cost_ns(now=now) for _ in range(5)]
+    empty = statistics.median(statistics.median(empty_ns(now=now)) for _ in range(5))
+    return Timer(resolution_ns(now=now), statistics.median(costs), empty)
+
+
+def net(values: Sequence[float], empty: float, pair_cost: float) -> list[float]:
+    """Samples less what an empty pair shows, where their median is below 100 times a pair's cost; one unit throughout.
+
+    A sample that is no longer than an empty one keeps a hundredth of itself: too short for this clock, but no
+    claim that it took no time.
+    """
+    if not values or statistics.median(values) >= NEGLIGIBLE * pair_cost:
+        return list(values)
+    return [max(value - empty, value / 100) for value in values]
+
+
+class Slowed:
+    """A loop that waits, busily, for `share` of the time its steps took, after each run."""
+
+    def __init__(self, loop: Loop, share: float, now: Clock = clock) -> None:
+        self.loop, self.share, self.now = loop, share, now
+
+    def run(self, state: Any, steps: int) -> Any:
+        start = self.now()
+        state = self.loop.run(state, steps)
+        self.loop.block(state)
+        end = self.now()
+        until = end + self.share * (end - start)
+        while self.now() < until:
+            pass
+        return state
+
+    def block(self, state: Any) -> None:
+        self.loop.block(state)
+
+
+class Arm(NamedTuple):
+    """One side of a comparison: what runs, and how many training steps make one sample."""
+
+    loop: Loop | Slowed
+    steps: int
+
+
+def alternate(
+    arms: tuple[Arm, Arm], state: Any, pairs: int, shuffle: random.Random, now: Clock = clock
+) -> tuple[Any, list[int], list[int]]:
+    """`pairs` samples of each arm, one pair after another, each pair in an order of its own by chance.
+
+    If the arms do not differ, either one of a pair is the longer with the same chance whatever disturbs the
+    series, since the disturbance cannot know which arm comes first. Returns the state and nanoseconds of each arm.
+    """
+    found: tuple[list[int], list[int]] = ([], [])
+    for _ in range(pairs):
+        for side in shuffle.sample((0, 1), 2):
+            state, sample = measure(arms[side].loop, state, arms[side].steps, now)  # type: ignore[arg-type]
+            found[side].append(sample.wall_ns)
+    return state, *found
+
+
+def one_after_the_other(
+    arms: tuple[Arm, Arm], state: Any, pairs: int, now: Clock = clock
+) -> tuple[Any, list[int], list[int]]:
+    """All samples of the first arm, then all of the second: how not to compare. Returns as `alternate`."""
+    found: tuple[list[int], list[int]] = ([], [])
+    for side in (0, 1):
+        for _ in range(pairs):
+            state, sample = measure(arms[side].loop, state, arms[side].steps, now)  # type: ignore[arg-type]
+            found[side].append(sample.wall_ns)
+    return state, *found
 
 
 def rss_bytes() -> int:
