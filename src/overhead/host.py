@@ -10,7 +10,6 @@ import platform
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +42,6 @@ OPENBLAS_RANKS = {
     **dict.fromkeys(("skylakex", "cooperlake", "sapphirerapids"), ("AVX-512", 3)),
 }
 RELEASE = re.compile(r"^[\d.]+")  # a kernel's number without the builder's marks
-DISTURBED_STEAL, DISTURBED_OTHERS = 0.02, 0.10  # shares of the allowed cores
 
 
 class Warned(NamedTuple):
@@ -261,6 +259,8 @@ def warnings(pools: list[dict[str, Any]], frameworks_found: dict[str, dict[str, 
     """What would spoil a measurement on this host now."""
     import psutil
 
+    from overhead import disturbance
+
     found = [*blas_warnings(pools, best_simd(cpu_flags()), dict(os.environ))]
     cores = cores_allowed()
     if cores < (os.cpu_count() or 1):
@@ -295,6 +295,22 @@ def warnings(pools: list[dict[str, Any]], frameworks_found: dict[str, dict[str, 
                 f"{memory.available / 1e9:.1f} GB of memory available",
                 "a TensorFlow worker holds over 1 GB",
                 "close other programs; fewer workers are kept alive at once",
+            )
+        )
+    if (waits := disturbance.pressure("memory")) > 1:
+        found.append(
+            Warned(
+                f"tasks waited for memory {waits:.0f} % of the last minute",
+                "pages that come from disk are charged to whoever reads them",
+                "close other programs, or wait; a disturbed run is marked",
+            )
+        )
+    if (stolen := disturbance.stolen_share()) > disturbance.DISTURBED_STEAL:
+        found.append(
+            Warned(
+                f"steal time {stolen:.0%} of the cores since boot",
+                "another virtual machine has the cores at times",
+                "measure when the machine's host is quieter; a disturbed run is marked",
             )
         )
     governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -332,44 +348,6 @@ def blas_warnings(pools: list[dict[str, Any]], simd: str, env: dict[str, str]) -
             )
         )
     return found
-
-
-class Disturbance:
-    """Steal time and the processor time of others between `start()` and `found()`, on Linux."""
-
-    def __init__(self) -> None:
-        self.begun: tuple[float, dict[str, float], float] | None = None
-
-    def start(self, own_seconds: float) -> None:
-        """Begin; `own_seconds` is the processor time so far of the processes that are ours."""
-        self.begun = (time.monotonic(), _cpu_seconds(), own_seconds)
-
-    def found(self, own_seconds: float) -> list[str]:
-        """What disturbed the run since `start`, in words with the share of the allowed cores; empty if nothing."""
-        if self.begun is None:
-            return []
-        started, before, own_before = self.begun
-        after = _cpu_seconds()
-        span = (time.monotonic() - started) * (os.cpu_count() or 1)
-        if not after or span <= 0.5:
-            return []
-        steal = (after["steal"] - before["steal"]) / span
-        others = (after["busy"] - before["busy"] - (own_seconds - own_before)) / span
-        found = []
-        if steal > DISTURBED_STEAL:
-            found.append(f"steal time {steal:.0%} of the cores")
-        if others > DISTURBED_OTHERS:
-            found.append(f"other processes used {others:.0%} of the cores")
-        return found
-
-
-def _cpu_seconds() -> dict[str, float]:
-    try:
-        fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
-    except OSError:
-        return {}
-    user, nice, system, _, _, irq, softirq, steal = (int(f) / os.sysconf("SC_CLK_TCK") for f in fields[:8])
-    return {"busy": user + nice + system + irq + softirq, "steal": steal}
 
 
 def doctor() -> dict[str, Any]:

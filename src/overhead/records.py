@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from overhead import timing as clocks
+
 SCHEMA = 1
 MAX_FILE_BYTES = 2_000_000
 Status = Literal["ok", "declined", "failed", "disagrees", "diverged"]
@@ -102,12 +104,16 @@ class Record(BaseModel):
         return {"schema": fields.pop("schema_"), **_rounded(fields)}
 
     def processes(self, clock: str = "wall") -> list[list[float]]:
-        """Samples of `clock` in seconds, one list a process."""
+        """Samples of `clock` in seconds, one list a process; of an op without the clock's own cost (`timing.net`)."""
         found: dict[int, list[float]] = {}
         for samples in self.timing.samples if self.timing else []:
             if samples.clock == clock:
                 found.setdefault(samples.process, []).extend(samples.values_s)
-        return [found[p] for p in sorted(found)]
+        series = [found[p] for p in sorted(found)]
+        timer = (self.model_extra or {}).get("timer")
+        if clock != "op" or not timer:
+            return series
+        return [clocks.net(s, timer["empty_ns"] * 1e-9, timer["pair_cost_ns"] * 1e-9) for s in series]
 
     def epochs(self) -> list[list[float]]:
         """Wall seconds per epoch, one list a process: samples scaled by steps per epoch / steps sampled."""

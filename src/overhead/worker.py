@@ -171,7 +171,7 @@ class Contestant:
         return census(self.loop, self.state, self.workload)
 
     def memory(self) -> dict[str, Any]:
-        """Peak and present resident memory, bytes; threads that worked since the first run (None: too short to tell)."""
+        """Peak and present resident memory, bytes; threads that worked since the first run, None if too short."""
         return {
             "peak_rss_bytes": timing.rss_bytes(),
             "rss_bytes": resident_bytes(),
