@@ -7,6 +7,8 @@ module imports no TensorFlow. The order of the images is the same for every loop
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, final
 
 import keras
@@ -107,9 +109,6 @@ class KerasLoop(Loop):
                 steps, at = steps - part, (at + part) % epoch
         return state._replace(at=at)
 
-    def fetch(self, state: State) -> Params:
-        return unflat([np.array(tensor) for tensor in state.model.get_weights()])
-
     def steps_per_call(self, workload: Workload) -> int:
         return workload.steps
 
@@ -138,6 +137,9 @@ class KerasOnTensorFlow(KerasLoop):
 
     def block(self, state: State) -> None:
         self.tf.sync_devices()
+
+    def fetch(self, state: State) -> Params:
+        return unflat([weight.value.numpy() for weight in state.model.weights])
 
     def placed_on(self, state: State) -> tuple[str, str]:
         return self.tf.whereabouts(state.model.weights[0].value.read_value())
@@ -206,26 +208,32 @@ class KerasJaxFitLoop(KerasLoop):
         super().__init__(device)
         import jax  # absent where Keras stands on TensorFlow
 
+        self.jax = jax
         try:
-            where = jax.devices(device)[0]
+            jax.devices(device)
         except RuntimeError:
             raise Declined(f"JAX must see a {device}, got {jax.default_backend()} only") from None
-        # The device, and products without TF32: both hold for what runs inside.
-        self.scopes = lambda: (jax.default_device(where), jax.default_matmul_precision("float32"))
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        device = self.jax.devices(self.device)[0]
+        with self.jax.default_device(device), self.jax.default_matmul_precision("float32"):  # no TF32
+            yield
 
     def place(self, params: Params, data: Split, workload: Workload) -> State:
-        on_device, in_float32 = self.scopes()
-        with on_device, in_float32:
+        with self.scope():
             return given(compiled(params, workload), data, workload)
 
     def fit(self, state: State, first: int, steps: int, epochs: int) -> None:
-        on_device, in_float32 = self.scopes()
-        with on_device, in_float32:
+        with self.scope():
             fit_arrays(state, first, steps, epochs)
 
     def block(self, state: State) -> None:
         for weight in state.model.weights:
             weight.value.block_until_ready()
+
+    def fetch(self, state: State) -> Params:
+        return unflat([np.array(weight.value) for weight in state.model.weights])
 
     def placed_on(self, state: State) -> tuple[str, str]:
         (device,) = state.model.weights[0].value.devices()
