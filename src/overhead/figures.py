@@ -71,7 +71,7 @@ class Figure:
 
 def colour(loop: str, dark: bool) -> str:
     """The colour of a loop's framework."""
-    return COLOURS.get(loop.partition("-")[0], COLOURS["floor"])[dark]
+    return COLOURS.get(loop.partition(" ")[0].partition("-")[0], COLOURS["floor"])[dark]
 
 
 def marker(loop: str, loops: list[str]) -> str:
@@ -188,6 +188,9 @@ def dots(
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set(xscale="log", xlabel=unit)
         axes.grid(axis="y", visible=False)
+        low, high = axes.get_xlim()
+        if high < 100 * low:  # a decade line or two would leave the axis without numbers
+            axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
         plain_ticks(axes.xaxis)
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(3, len(series)))
 
