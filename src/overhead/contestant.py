@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -14,10 +15,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from overhead import host
-from overhead.loops import FLOORS, LOOPS, LoopInfo
+from overhead.loops import FLOORS, LOOPS, MANY, LoopInfo
 
 START_LIMIT_S = 180.0  # a first import of TensorFlow from a cold disk takes a minute and more
 CALL_LIMIT_S = 600.0
+ABSOLUTE = re.compile(r"(?<![\w./:~-])/(?:[\w.+@~-]+/)+|(?<=[a-z]:)/(?!/)(?:[\w.+@~-]+/)+")  # folders from the root
 STOPPABLE = hasattr(signal, "SIGSTOP")
 
 
@@ -43,7 +45,7 @@ class Contestant(NamedTuple):
 
     @property
     def info(self) -> LoopInfo | None:
-        return LOOPS.get(self.loop) or FLOORS.get(self.loop)
+        return LOOPS.get(self.loop) or FLOORS.get(self.loop) or MANY.get(self.loop)
 
     def resolved(self) -> Contestant:
         """With the number of threads that 0 stands for."""
@@ -79,8 +81,9 @@ class Worker:
         self.facts: dict[str, Any] = {}
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._said: deque[str] = deque(maxlen=40)
+        module = "overhead.sweep.worker" if contestant.loop in MANY else "overhead.worker"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "overhead.worker", contestant.loop, contestant.device],
+            [sys.executable, "-m", module, contestant.loop, contestant.device],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             encoding="utf-8", errors="replace",  # a framework may print what it likes
             env={**os.environ, **self.env},
@@ -187,8 +190,4 @@ class Worker:
 
 def without_paths(text: str) -> str:
     """`text` on one line, its absolute paths cut to their last part, at most 300 characters."""
-    words = [
-        "…/" + word.rstrip("/").rpartition("/")[2] if word.lstrip("'\"([")[:1] == "/" and word.count("/") > 1 else word
-        for word in " ".join(text.split()).split(" ")
-    ]
-    return " ".join(words)[:300]
+    return ABSOLUTE.sub("…/", " ".join(text.split()))[:300]

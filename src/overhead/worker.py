@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import importlib
 import importlib.metadata
 import json
 import os
@@ -245,7 +244,7 @@ def resident_bytes() -> int:
     return psutil.Process().memory_info().rss
 
 
-def serve(name: str, device: str) -> None:
+def serve(name: str, device: str, kind: type[Contestant] = Contestant) -> None:
     """Answer commands until stdin ends. A command that fails is answered with the reason, not with a crash."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -257,7 +256,7 @@ def serve(name: str, device: str) -> None:
         try:
             if contestant is None:
                 start = time.perf_counter()
-                contestant = Contestant(loop_of(name, device))
+                contestant = Contestant(loops.make(name, device))
                 import_s = time.perf_counter() - start
                 answer = {"import_s": import_s, **contestant.hello()}
             else:
@@ -272,12 +271,6 @@ def serve(name: str, device: str) -> None:
             answer = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
-
-
-def loop_of(name: str, device: str) -> Loop:
-    """A loop of the table by its name, or any other as `module:Class`. Raises `Declined` or `ImportError`."""
-    module, _, cls = name.partition(":")
-    return getattr(importlib.import_module(module), cls)(device) if cls else loops.make(name, device)
 
 
 def missing(error: ImportError) -> str:
