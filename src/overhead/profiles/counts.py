@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from overhead.profiles import events as ev
-from overhead.profiles.events import Bools, Events, Ints, Kind, median, total
+from overhead.profiles.events import BLOCK, Bools, Events, Ints, Kind, median, total
 from overhead.profiles.summary import ApiRow, CopyRow, Counts, KernelRow, Kernels, Launches, Queue, WaitRow
 
 
@@ -50,15 +52,26 @@ def groups(codes: Ints, names: int) -> list[tuple[int, Ints]]:
     return [(int(codes[rows[0]]), rows) for rows in np.split(order, cuts) if len(rows)]
 
 
+def _split(values: Ints, codes: Ints, names: int) -> Iterator[tuple[int, Ints]]:
+    """A copy of the values of each code that occurs."""
+    if names <= 64:  # masks, not row numbers, for a large export
+        for code in range(names):
+            if len(found := values[codes == code]):
+                yield code, found
+    else:
+        for code, rows in groups(codes, names):
+            yield code, values[rows]
+
+
 def _api(events: Events, chosen: Bools) -> tuple[ApiRow, ...]:
     calls = events.calls
     if not len(calls):
         return ()
     name, duration = (calls.name, calls.duration) if chosen.all() else (calls.name[chosen], calls.duration[chosen])
     rows = [
-        ApiRow(name=text, count=len(at), total_ns=total(found), median_ns=median(found), waiting=ev.waits(text))
-        for code, at in groups(name, len(calls.names))
-        for text, found in [(calls.names[code], duration[at])]
+        ApiRow(name=text, count=len(found), total_ns=total(found), median_ns=median(found), waiting=ev.waits(text))
+        for code, found in _split(duration, name, len(calls.names))
+        for text in [calls.names[code]]
     ]
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name)))
 
@@ -70,10 +83,9 @@ def _waits(api: tuple[ApiRow, ...]) -> tuple[WaitRow, ...]:
 def names_of(events: Events, chosen: Bools, kind: Kind) -> tuple[KernelRow, ...]:
     a = events.activities
     at = np.flatnonzero(chosen & (a.kind == kind))
-    duration = a.end[at] - a.start[at]
     rows = [
-        KernelRow(name=a.names[code], count=len(i), total_ns=total(duration[i]), median_ns=median(duration[i]))
-        for code, i in groups(a.name[at], len(a.names))
+        KernelRow(name=a.names[code], count=len(found), total_ns=total(found), median_ns=median(found))
+        for code, found in _split(duration_ns(events, at), a.name[at], len(a.names))
     ]
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name)))
 
@@ -93,7 +105,7 @@ def _is_launch(events: Events, at: Ints) -> Bools:
 def _kernels(events: Events, chosen: Bools) -> Kernels:
     a = events.activities
     at = np.flatnonzero(chosen & (a.kind == Kind.KERNEL))
-    duration = a.end[at] - a.start[at]
+    duration = duration_ns(events, at)
     matched = int(_is_launch(events, at).sum())
     return Kernels(
         count=len(at),
@@ -106,8 +118,20 @@ def _kernels(events: Events, chosen: Bools) -> Kernels:
 
 def queue_ns(events: Events, at: Ints) -> Ints:
     """Start of the activities in rows `at` less the end of their call; all must have one. Negative: early."""
-    calls, call = events.calls, events.activities.call[at]
-    return events.activities.start[at] - (calls.start[call] + calls.duration[call])
+    calls, a = events.calls, events.activities
+    found = np.empty(len(at), np.int64)
+    for i in range(0, len(at), BLOCK):  # by blocks: a large export has no memory to spare
+        rows = at[i : i + BLOCK]
+        call = a.call[rows]
+        found[i : i + BLOCK] = a.start[rows] - (calls.start[call] + calls.duration[call])
+    return found
+
+
+def duration_ns(events: Events, at: Ints) -> Ints:
+    """Lengths of the activities in rows `at`."""
+    found = events.activities.end[at]
+    found -= events.activities.start[at]
+    return found
 
 
 def launched(events: Events, chosen: Bools) -> Ints:
@@ -133,8 +157,8 @@ def _copies(events: Events, chosen: Bools) -> tuple[CopyRow, ...]:
         CopyRow(
             kind=ev.COPY_KINDS.get(kind, "unknown"),
             count=len(rows),
-            bytes=total(a.bytes[rows]),
-            total_ns=total(a.end[rows] - a.start[rows]),
+            bytes=total(a.size[rows]),
+            total_ns=total(duration_ns(events, rows)),
         )
         for kind in np.unique(a.copy[at]).tolist()
         for rows in [at[a.copy[at] == kind]]

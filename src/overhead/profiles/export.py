@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import numpy as np
@@ -19,7 +19,7 @@ ACTIVITIES = {
     CUPTI + "MEMSET": Kind.MEMSET,
     CUPTI + "GRAPH_TRACE": Kind.GRAPH,
 }
-CHUNK = 50_000  # rows
+CHUNK = 20_000  # rows
 
 
 class Codes:
@@ -32,6 +32,36 @@ class Codes:
         distinct, inverse = np.unique(values, return_inverse=True)
         codes = [self.code.setdefault(value, len(self.code)) for value in distinct.tolist()]
         return np.asarray(codes, np.int32)[inverse]
+
+
+class Columns:
+    """Columns of rows that come in chunks, allocated once; one whose values outgrow its dtype gets a wider one."""
+
+    def __init__(self, rows: int, **dtypes: type) -> None:
+        self.columns: dict[str, Ints] = {name: np.empty(rows, dtype) for name, dtype in dtypes.items()}
+        self.room, self.rows = rows, 0
+
+    def add(self, **chunk: Ints) -> None:
+        """Append parallel columns of one chunk."""
+        length = len(next(iter(chunk.values())))
+        if self.rows + length > self.room:
+            raise ProfileError("a table has more rows than it counts: the file is damaged")
+        for name, values in chunk.items():
+            if length:
+                self._widen(name, int(values.min()), int(values.max()))
+            self.columns[name][self.rows : self.rows + length] = values
+        self.rows += length
+
+    def _widen(self, name: str, low: int, high: int) -> None:
+        limits = np.iinfo(self.columns[name].dtype)
+        if not limits.min <= low <= high <= limits.max:
+            wider = np.result_type(self.columns[name].dtype, np.min_scalar_type(low), np.min_scalar_type(high))
+            # Sums of int64 and uint64 would be floats.
+            self.columns[name] = self.columns[name].astype(wider if np.can_cast(wider, np.int64) else np.int64)
+
+    def pop(self, name: str) -> Ints:
+        """The whole of one column."""
+        return self.columns.pop(name)[: self.rows]
 
 
 class Export:
@@ -75,6 +105,14 @@ class Export:
                 self.lost[table] = self.lost.get(table, 0) + int((~keep).sum())
                 chunk = chunk[keep]
             yield chunk
+
+    def count(self, tables: Iterable[str]) -> int:
+        """Rows of some of the tables, as far as they exist."""
+        present = [table for table in tables if table in self.tables]
+        rows = sum(self.sql.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in present)
+        if rows > self.size:
+            raise ProfileError("more rows than the file has bytes: the file is damaged")
+        return rows
 
     def table(self, table: str, columns: list[str], where: str = "") -> Ints:
         """All rows at once: (rows, 2 + columns) int64."""

@@ -136,6 +136,6 @@ def grid_sizes(events: Events, sm_count: int) -> pd.DataFrame:
     larger one need not. Kernels of unknown grid are left out.
     """
     a = events.activities
-    blocks = a.blocks[(a.kind == Kind.KERNEL) & (a.blocks > 0)]
+    blocks = a.size[(a.kind == Kind.KERNEL) & (a.size > 0)]
     sizes, kernels = np.unique(blocks, return_counts=True)
     return pd.DataFrame({"blocks": sizes, "kernels": kernels, "fewer_than_sms": sizes < sm_count})

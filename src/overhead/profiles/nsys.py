@@ -25,7 +25,7 @@ from overhead.profiles.events import (
     launches_graph,
     launches_kernel,
 )
-from overhead.profiles.export import ACTIVITIES, CALLS, CUPTI, Codes, Export
+from overhead.profiles.export import ACTIVITIES, CALLS, CUPTI, Codes, Columns, Export
 from overhead.profiles.summary import ProfileError
 
 NVTX_RANGES = (59, 60)  # event types push/pop and start/end
@@ -75,7 +75,11 @@ def _events(export: Export) -> Events:
 
 def _activities(export: Export) -> tuple[Activities, Ints]:
     """The device's activities, and each one's key of process and correlation id (-1: none)."""
-    devices, names, parts = Codes(), Codes(), []
+    devices, names = Codes(), Codes()
+    kept = Columns(
+        export.count(ACTIVITIES), start=np.int64, end=np.int64, kind=np.uint8, device=np.uint8, stream=np.int8,
+        process=np.int32, name=np.uint8, size=np.uint32, copy=np.uint8, key=np.int64,
+    )  # fmt: skip
     for table, kind in ACTIVITIES.items():
         if table not in export.tables:
             continue
@@ -88,28 +92,20 @@ def _activities(export: Export) -> tuple[Activities, Ints]:
             export.process(table, "globalPid"),
             export.column(table, "correlationId"),
             export.column(table, name) if kind is Kind.KERNEL else str(-2 - kind),
-            export.column(table, "bytes", 0) if kind in (Kind.COPY, Kind.MEMSET) else "0",
+            f"ifnull({grid}, 0)" if kind is Kind.KERNEL else export.column(table, "bytes", 0),
             export.column(table, "copyKind", 0) if kind is Kind.COPY else "0",
-            f"ifnull({grid}, 0)" if kind is Kind.KERNEL else "0",
         ]
         for c in export.rows(table, columns):
-            part = {
-                "start": c[:, 0].copy(), "end": c[:, 1].copy(), "kind": np.full(len(c), kind, np.uint8),
-                "device": _small(devices(c[:, 2]), np.uint8), "stream": _small(c[:, 3], np.int32),
-                "process": c[:, 4].astype(np.int32), "name": _small(names(c[:, 6]), np.uint16),
-                "bytes": _small(c[:, 7], np.uint32), "copy": np.clip(c[:, 8], 0, 99).astype(np.uint8),
-                "blocks": _small(c[:, 9], np.uint32), "key": _key(c[:, 4], c[:, 5]),
-            }  # fmt: skip
-            parts.append(part)
+            kept.add(
+                start=c[:, 0], end=c[:, 1], kind=np.full(len(c), kind), device=devices(c[:, 2]), stream=c[:, 3],
+                process=c[:, 4], name=names(c[:, 6]), size=c[:, 7], copy=np.clip(c[:, 8], 0, 99),
+                key=_key(c[:, 4], c[:, 5]),
+            )  # fmt: skip
+    order = np.argsort(kept.columns["start"][: kept.rows], kind="stable")
     found = Activities(devices=list(devices.code))
-    if not parts:
-        return found, np.empty(0, np.int64)
-    joined = {}
-    for column in list(parts[0]):  # column by column, so that a large export is never held twice
-        joined[column] = np.concatenate([part.pop(column) for part in parts])
-    keys = joined.pop("key")
-    for column, values in joined.items():
-        setattr(found, column, values)
+    keys = kept.pop("key")[order]
+    for column in list(kept.columns):
+        setattr(found, column, kept.pop(column)[order])
     blocks = {-2 - Kind.COPY: "copy", -2 - Kind.MEMSET: "memset", -2 - Kind.GRAPH: "graph"}
     found.names = [blocks.get(number) or export.string(number) for number in names.code]
     return found, keys
@@ -127,13 +123,13 @@ def _calls(export: Export, keys: Ints) -> tuple[Calls, Ints]:
     del keys
     started_by = np.full(len(known), -1, np.int32)
     names, threads, texts = Codes(), Codes(), list[str]()
-    columns: dict[str, list[Ints]] = {"start": [], "duration": [], "name": [], "thread": []}
+    kept = Columns(export.count(CALLS), start=np.int64, duration=np.uint32, name=np.uint8, thread=np.uint8)
     launches: list[tuple[Ints, Ints]] = []  # rows and keys, kept only where both APIs were traced
-    both, rows = _both_apis(export), 0
+    both = _both_apis(export)
     for table in (t for t in CALLS if t in export.tables):
         wanted = [export.column(table, c) for c in ("globalTid", "correlationId", "nameId")]
         for c in export.rows(table, wanted):
-            name = names(c[:, 4])
+            name, rows = names(c[:, 4]), kept.rows
             texts += [api_name(export.string(number)) for number in list(names.code)[len(texts) :]]
             at = np.flatnonzero(_each(issues_work, texts)[name])
             key = _key(_process(c[at, 2]), c[at, 3])
@@ -141,32 +137,19 @@ def _calls(export: Export, keys: Ints) -> tuple[Calls, Ints]:
             if both:
                 launch = _each(_launches, texts)[name[at]]
                 launches.append(((rows + at[launch]).astype(np.int32), key[launch]))
-            duration = c[:, 1] - c[:, 0]
-            columns["start"].append(c[:, 0].copy())
-            columns["duration"].append(_small(duration, np.uint32))
-            columns["name"].append(_small(name, np.uint16))
-            columns["thread"].append(_small(threads(c[:, 2]), np.uint16))
-            rows += len(c)
+            kept.add(start=c[:, 0], duration=c[:, 1] - c[:, 0], name=name, thread=threads(c[:, 2]))
     calls = Calls()
-    for column in list(columns):  # column by column, so that a large export is never held twice
-        if rows:
-            setattr(calls, column, np.concatenate(columns.pop(column)))
+    for column in list(kept.columns):
+        setattr(calls, column, kept.pop(column))
     calls.threads = [(int(_process(np.int64(t))), max(t, 0) & 0xFFFFFF) for t in threads.code]
     calls.names = list(dict.fromkeys(texts))
     if len(calls.names) < len(texts):  # versions of one function are one name
         calls.name = np.asarray([calls.names.index(text) for text in texts], np.int32)[calls.name]
     matched = started_by[activity]
     matched[unknown] = -1
-    if both and rows:
+    if launches:
         calls, matched = _fold_driver_calls(calls, matched, launches)
     return calls, matched
-
-
-def _small(values: Ints, dtype: type) -> Ints:
-    """A copy of a chunk's column, in `dtype` where every value fits."""
-    limits = np.iinfo(dtype)
-    fits = not len(values) or (values.min() >= limits.min and values.max() <= limits.max)
-    return values.astype(dtype if fits else np.int64)
 
 
 def _process(global_tid: Ints | np.int64) -> Ints:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from overhead.profiles.counts import count, groups, launched, names_of, queue_ns
-from overhead.profiles.events import Bools, Clock, Events, Ints, Kind, inside, median, merge, total
+from overhead.profiles.counts import count, duration_ns, groups, launched, names_of, queue_ns
+from overhead.profiles.events import Bools, Events, Ints, Kind, inside, median, merge, total, union_ns, within
 from overhead.profiles.summary import NO_ACTIVITY, BusyRow, Counts, Part, ProfileSummary, ThreeTimes, most_frequent
 
 MOST_RANGES = 50  # range names with parts of their own; libraries mark thousands
@@ -15,11 +16,17 @@ MOST_ROWS = 500  # pairs of call and kernel in `three_times`
 
 
 class Idle(NamedTuple):
-    """A device's gaps: start, end and cause (0: waiting for the host, 1: a gap between kernels, 2: unknown)."""
+    """A device's gaps: start, length and cause (0: waiting for the host, 1: the next work was queued, 2: unknown)."""
 
     start: Ints
-    end: Ints
+    length: Ints
     cause: Ints
+
+    def within(self, low: Ints, high: Ints, cause: int) -> int:
+        """Time of the gaps of one cause inside disjoint windows."""
+        of = self.cause == cause
+        start = self.start[of]
+        return within(start, start + self.length[of], low, high)
 
 
 def summarise(events: Events) -> ProfileSummary:
@@ -87,17 +94,17 @@ def _span(events: Events) -> int | None:
 def _idle(events: Events, device: int) -> Idle:
     a, calls = events.activities, events.calls
     at = np.flatnonzero((a.device == device) & (a.kind != Kind.RUN))
-    at = at[np.argsort(a.start[at], kind="stable")]
     start, end = merge(a.start[at], a.end[at])
     if len(start) < 2:
         return Idle(*(np.empty(0, np.int64) for _ in range(3)))
     dry, next_start = end[:-1], start[1:]
     call = a.call[at[np.searchsorted(a.start[at], next_start)]]
-    cause = np.full(len(dry), 2)
+    cause = np.full(len(dry), 2, np.uint8)
     if len(calls):
         returned = calls.start[call] + calls.duration[call]
-        cause = np.where(call < 0, 2, np.where(returned > dry, 0, 1))
-    return Idle(dry, next_start, cause)
+        cause = np.where(call < 0, 2, returned <= dry).astype(np.uint8)
+    length = next_start - dry
+    return Idle(dry, length.astype(np.uint32) if length.max() < 1 << 32 else length, cause)
 
 
 def _busy(
@@ -107,17 +114,22 @@ def _busy(
     """A row a device that has some of the chosen activities, within disjoint windows or its own span."""
     a, rows = events.activities, []
     for device, label in enumerate(a.devices):
-        at = np.flatnonzero(chosen & (a.device == device) & (a.kind != Kind.RUN))
-        if not len(at):
+        mine = chosen & (a.device == device) & (a.kind != Kind.RUN)
+        start, end = a.start[mine], a.end[mine]
+        if not len(start):
             continue
-        start, end = a.start[at], a.end[at]
-        low, high = window or (start.min(keepdims=True), end.max(keepdims=True))
-        union, length = Clock(*merge(start, end)).within(low, high), total(high - low)
-        dry, resumed, cause = idle[device]
-        causes = [Clock(dry[cause == c], resumed[cause == c]).within(low, high) for c in range(3)]
+        if window is None:
+            low, high = start.min(keepdims=True), end.max(keepdims=True)
+            whole, union = total(end - start), union_ns(start, end)
+        else:
+            low, high = window
+            whole, union = within(start, end, low, high), within(*merge(start, end), low, high)
+        length = total(high - low)
+        del start, end
+        causes = [idle[device].within(low, high, cause) for cause in range(3)]
         rows.append(
             BusyRow(
-                device=label, span_ns=length, union_ns=union, sum_ns=Clock(start, end).within(low, high),
+                device=label, span_ns=length, union_ns=union, sum_ns=whole,
                 busy_share=union / length if length else None,
                 idle_host_ns=causes[0], idle_gap_ns=causes[1], idle_unknown_ns=causes[2],
                 profile_share=union / span if span else None,
@@ -189,26 +201,33 @@ def _three_times(events: Events) -> tuple[tuple[ThreeTimes, ...], int]:
     at = launched(events, np.ones(len(a), bool))
     if not len(at):
         return (), 0
-    call, queue = a.call[at], queue_ns(events, at)
-    columns = (calls.thread[call], a.device[at], calls.name[call], a.name[at])
+    columns = (calls.thread[a.call[at]], a.device[at], calls.name[a.call[at]], a.name[at])
     sizes = [len(calls.threads), len(a.devices), len(calls.names), len(a.names)]
-    pair = np.zeros(len(at), np.int64)
+    pair = np.zeros(len(at), np.int32 if math.prod(sizes) < 2**31 else np.int64)
     for column, size in zip(columns, sizes, strict=True):
-        pair = pair * size + column
-    distinct, code = np.unique(pair, return_inverse=True)
-    order = np.argsort(code, kind="stable")
-    found = np.split(order, np.cumsum(np.bincount(code))[:-1])
-    found.sort(key=len, reverse=True)
+        pair *= size
+        pair += column.astype(pair.dtype)
+    del columns
+    distinct, counts = _occurring(pair, math.prod(sizes))
     rows = []
-    for i in found[:MOST_ROWS]:
-        first, late = i[0], queue[i][queue[i] >= 0]
-        pid, tid = calls.threads[columns[0][first]]
+    for code in distinct[np.argsort(-counts, kind="stable")][:MOST_ROWS].tolist():
+        these = at[pair == code]
+        call, queue = a.call[these], queue_ns(events, these)
+        late, (pid, tid) = queue[queue >= 0], calls.threads[calls.thread[call[0]]]
         row = ThreeTimes(
-            process=pid, thread=tid, device=a.devices[columns[1][first]],
-            api=calls.names[columns[2][first]], kernel=a.names[columns[3][first]],
-            count=len(i), queued=len(late), api_median_ns=median(calls.duration[call[i]]),
-            queue_median_ns=median(late), kernel_median_ns=median(a.end[at[i]] - a.start[at[i]]),
+            process=pid, thread=tid, device=a.devices[a.device[these[0]]],
+            api=calls.names[calls.name[call[0]]], kernel=a.names[a.name[these[0]]],
+            count=len(these), queued=len(late), api_median_ns=median(calls.duration[call]),
+            queue_median_ns=median(late), kernel_median_ns=median(duration_ns(events, these)),
         )  # fmt: skip
         rows.append(row)
     rows.sort(key=most_frequent)
     return tuple(rows), max(0, len(distinct) - MOST_ROWS)
+
+
+def _occurring(codes: Ints, bound: int) -> tuple[Ints, Ints]:
+    """The distinct codes, all below `bound`, and how often each occurs."""
+    if bound > 1_000_000:
+        return np.unique(codes, return_counts=True)
+    counts = np.bincount(codes)
+    return np.flatnonzero(counts), counts[counts > 0]

@@ -213,6 +213,9 @@ def _ranges(events: list[Event]) -> Ranges:
 
 
 def _activities(events: list[Event], kinds: list[Kind], devices: list[int | str], calls: list[int]) -> Activities:
+    order = sorted(range(len(events)), key=lambda row: events[row].start)
+    events, kinds = [events[row] for row in order], [kinds[row] for row in order]
+    devices, calls = [devices[row] for row in order], [calls[row] for row in order]
     labels, device = _codes(devices)
     names, name = _codes([e.name for e in events])
     _, stream = _codes([e.line for e in events])
@@ -220,8 +223,7 @@ def _activities(events: list[Event], kinds: list[Kind], devices: list[int | str]
     copies = [_copy(e.name) if kind is Kind.COPY else 0 for e, kind in zip(events, kinds, strict=True)]
     return Activities(
         names, labels, start, end, np.asarray(kinds, np.uint8), device, stream, np.zeros(len(events), np.int32), name,
-        np.asarray([_size(e) for e in events], np.int64), np.asarray(copies, np.int16),
-        np.asarray([_blocks(e) for e in events], np.int64), np.asarray(calls, np.int32),
+        np.asarray([_size(e) for e in events], np.int64), np.asarray(copies, np.int16), np.asarray(calls, np.int32),
     )  # fmt: skip
 
 
@@ -261,14 +263,13 @@ def _on_cpu(ops: list[Event], dispatches: int) -> tuple[Activities, int, list[st
 
 
 def _size(event: Event) -> int:
+    """Bytes of a copy or a memset, blocks of a kernel's grid; 0 where the trace does not tell."""
+    grid = re.search(r"\bgrid:(\d{1,9}),(\d{1,5}),(\d{1,5})\b", event.stats.get("kernel_details", ""))
+    if grid:
+        return int(grid[1]) * int(grid[2]) * int(grid[3])
     details = event.stats.get("memcpy_details") or event.stats.get("memset_details") or ""
-    match = re.search(r"\bsize:(\d{1,15})\b|\bnum_bytes:(\d{1,15})\b", details)
-    return int(match[1] or match[2]) if match else 0
-
-
-def _blocks(event: Event) -> int:
-    match = re.search(r"\bgrid:(\d{1,9}),(\d{1,5}),(\d{1,5})\b", event.stats.get("kernel_details", ""))
-    return int(match[1]) * int(match[2]) * int(match[3]) if match else 0
+    match = re.search(r"\b(?:size|num_bytes):(\d{1,15})\b", details)
+    return int(match[1]) if match else 0
 
 
 def _copy(name: str) -> int:
