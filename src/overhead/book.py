@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
@@ -13,15 +14,20 @@ from typing import Any
 
 import yaml
 
-from overhead import execute, records, stats, tables
-from overhead.loops import LOOPS
-from overhead.records import Record
+from overhead import execute, fragments, records
 from overhead.studies.base import checkout
 
-PAGES_BEFORE = ["book/intro", "book/method"]
-PAGES_AFTER = ["book/loops", "book/glossary", "book/reproduce"]
+PARTS_BEFORE = {"The question": ["book/intro", "book/article", "book/method"]}
+PARTS_AFTER = {
+    "In class": ["book/workshop/plan", "book/workshop/questions"],
+    "Reference": ["book/loops", "book/glossary", "book/reproduce", "book/references"],
+}
+PROSE = [page for parts in (PARTS_BEFORE, PARTS_AFTER) for pages in parts.values() for page in pages]
 MAX_PAGE_BYTES = 3_000_000
 OUTPUTS = {"figures": 'class="overhead-figure for-light"', "tables": 'class="overhead-table"'}
+# Cells that show nothing by design: parameters, and what a notebook asks the book to hide.
+SILENT = {"parameters", "injected-parameters", "remove-output", "remove-cell", "hide-output"}
+LONGEST_CALL = 3  # lines; a code cell up to this long is shown small, since it only calls
 
 
 class BookError(RuntimeError):
@@ -32,7 +38,7 @@ def build(results: Path, out: Path) -> Path:
     """Render everything under `results` into `out`/html and check it; measures nothing.
 
     Returns the path of index.html. Raises `BookError` for results that are not whole, for any warning of
-    the build, and for a page that lacks its outputs.
+    the build, and for a page that lacks its outputs; the book that was there before stays then.
     """
     root = checkout()
     if root is None:
@@ -42,13 +48,19 @@ def build(results: Path, out: Path) -> Path:
         for stem in stems:
             if fault := execute.pair_fault(results / host, stem):
                 raise BookError(f"results/{fault}")
+            if fault := outputs_fault(read_notebook(results / host / f"{stem}.ipynb")):
+                raise BookError(f"results/{host}/{stem}.ipynb: {fault}; run the notebook again")
+        if not (results / host / "host.json").exists():
+            raise BookError(f"results/{host}/host.json is missing; run a notebook there again")
     source = out / "source"
     shutil.rmtree(source, ignore_errors=True)
-    shutil.rmtree(out / "html", ignore_errors=True)
+    shutil.rmtree(out / "build", ignore_errors=True)
     assemble(root, results, hosts, source)
-    _jupyter_book(source, out)
-    check(source, out / "html", hosts)
-    shutil.copytree(source / "results", out / "html" / "results", ignore=shutil.ignore_patterns("*.ipynb"), dirs_exist_ok=True)
+    html = _jupyter_book(source, out / "build")
+    check(source, html, hosts)
+    shutil.rmtree(out / "html", ignore_errors=True)
+    shutil.move(html, out / "html")
+    shutil.rmtree(out / "build")
     return out / "html" / "index.html"
 
 
@@ -57,173 +69,128 @@ def assemble(root: Path, results: Path, hosts: Mapping[str, list[str]], source: 
     shutil.copytree(root / "book", source / "book")
     shutil.copytree(root / "book" / "_static", source / "_static", dirs_exist_ok=True)
     shutil.copy(root / "_config.yml", source / "_config.yml")
-    generated = source / "book" / "generated"
-    generated.mkdir()
     (source / "results").mkdir()
     for host, stems in hosts.items():
         (source / "results" / host).mkdir()
         shutil.copy(results / host / "host.json", source / "results" / host)
         for stem in stems:
             shutil.copy(results / host / f"{stem}.jsonl", source / "results" / host)
-            page = with_provenance(results / host, host, stem)
-            (source / "results" / host / f"{stem}.ipynb").write_text(json.dumps(page, ensure_ascii=False))
-    (generated / "headline.md").write_text(headline(results, hosts))
-    (generated / "hosts.md").write_text(hosts_table(results, hosts))
-    (source / "book" / "loops.md").write_text(loops_page(root))
-    (source / "_toc.yml").write_text(yaml.safe_dump(contents(hosts), sort_keys=False, allow_unicode=True))
+            page = as_page(results / host, stem)
+            _write(source / "results" / host / f"{stem}.ipynb", json.dumps(page, ensure_ascii=False))
+    _write(source / "book" / "generated" / "headline.md", fragments.headline(results, hosts))
+    _write(source / "book" / "generated" / "hosts.md", fragments.hosts_table(root, results, hosts))
+    _write(source / "book" / "generated" / "agreement.md", fragments.agreement_rule())
+    _write(source / "book" / "generated" / "presets.md", fragments.presets_table())
+    _write(source / "book" / "loops.md", fragments.loops_page(root))
+    for page in PROSE:
+        path = source / f"{page}.md"
+        if not path.exists():
+            raise BookError(f"{page}.md is missing")
+        _write(path, fragments.expand(path.read_text(encoding="utf-8"), root, hosts))
+    _write(source / "_toc.yml", yaml.safe_dump(contents(hosts), sort_keys=False, allow_unicode=True))
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 def contents(hosts: Mapping[str, list[str]]) -> dict[str, Any]:
     """The table of contents: the book's prose, a part a host, reference pages. Adding a host needs no edit."""
-    parts = [
-        {"caption": f"Measured on {host}", "chapters": [{"file": f"results/{host}/{stem}"} for stem in stems]}
-        for host, stems in hosts.items()
-    ]
-    first, *others = PAGES_BEFORE
+    measured = {f"Measured on {host}": [f"results/{host}/{stem}" for stem in stems] for host, stems in hosts.items()}
+    parts = {**PARTS_BEFORE, **measured, **PARTS_AFTER}
     return {
         "format": "jb-book",
-        "root": first,
+        "root": PROSE[0],
         "parts": [
-            {"caption": "The question", "chapters": [{"file": page} for page in others]},
-            *parts,
-            {"caption": "Reference", "chapters": [{"file": page} for page in PAGES_AFTER]},
+            {"caption": caption, "chapters": [{"file": page} for page in pages if page != PROSE[0]]}
+            for caption, pages in parts.items()
         ],
     }
 
 
-def with_provenance(folder: Path, host: str, stem: str) -> dict[str, Any]:
-    """The executed notebook with a last section that leads from the page to its records and its code."""
-    page = json.loads((folder / f"{stem}.ipynb").read_text())
-    found = records.read(folder / f"{stem}.jsonl")
-    first = found[0]
-    commit = f"commit `{first.commit[:10]}`" if first.commit else "no checkout"
-    changed = ", with changes that were not committed" if first.dirty else ""
-    loops = [f"[{name}](loop-{name})" for name in dict.fromkeys(r.loop for r in found) if name in LOOPS]
-    text = (
-        "## Where these numbers come from\n\n"
-        f"Every figure on this page is computed from {len(found)} records in "
-        f"{{download}}`{stem}.jsonl`, measured on *{host}* from {first.started} with {commit}{changed} "
-        f"(code `{(first.code_sha256 or '')[:10]}`); the facts of the host are in {{download}}`host.json`. "
-        f"The loops that were timed: {', '.join(loops)}. How a sample is taken: {{ref}}`method`.\n"
-    )
+def read_notebook(path: Path) -> dict[str, Any]:
+    """An executed notebook as JSON."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def as_page(folder: Path, stem: str) -> dict[str, Any]:
+    """The executed notebook as the book shows it: short calls tagged to be shown small, provenance at the end."""
+    page = read_notebook(folder / f"{stem}.ipynb")
+    for cell in page["cells"]:
+        tags = cell["metadata"].setdefault("tags", [])
+        given = {"parameters", "injected-parameters"} & {*tags}
+        if cell["cell_type"] == "code" and len(lines_of(cell)) <= LONGEST_CALL and not given:
+            cell["metadata"]["tags"] = [*tags, "call"]
+    text = fragments.provenance(records.read(folder / f"{stem}.jsonl"), stem)
     page["cells"].append({"cell_type": "markdown", "id": "provenance", "metadata": {}, "source": text})
     return page
 
 
-def loops_page(root: Path) -> str:
-    """The exhibit: every loop's source with a label that pages link to."""
-    parts = [
-        "(loops)=\n# The loops\n\nEvery contestant is one class of one file, whole and flat, and does the same "
-        "arithmetic on the same images in the same order. What differs is who calls what, and how often.\n"
-    ]
-    for module in dict.fromkeys(info.module for info in LOOPS.values()):
-        rows = {name: info for name, info in LOOPS.items() if info.module == module}
-        for name, info in rows.items():
-            parts.append(
-                f"(loop-{name})=\n## {name}\n\n`{info.cls}`: {info.does}. Devices: {', '.join(info.devices)}.\n"
-            )
-        code = (root / "src" / "overhead" / "loops" / f"{module}.py").read_text()
-        parts.append(f"`src/overhead/loops/{module}.py`\n\n```python\n{code.rstrip()}\n```\n")
-    return "\n".join(parts)
+def lines_of(cell: Mapping[str, Any]) -> list[str]:
+    """The lines of a cell's source that are not blank."""
+    return [line for line in "".join(cell["source"]).splitlines() if line.strip()]
 
 
-def headline(results: Path, hosts: Mapping[str, list[str]]) -> str:
-    """One paragraph a host with the figure that answers the question there."""
-    found = []
-    for host, stems in hosts.items():
-        if "05-batch-sweep" not in stems:
-            continue
-        read = records.read(results / host / "05-batch-sweep.jsonl")
-        text = headline_of(host, read, json.loads((results / host / "host.json").read_text()))
-        if text:
-            found.append(text)
-    if not any(json.loads((results / host / "host.json").read_text()).get("gpus") for host in hosts):
-        found.append(
-            "No GPU host has been measured for this copy of the book yet. {ref}`reproduce` says how to add one: "
-            "it takes one command there, and the book then shows its pages beside these."
-        )
-    return "\n\n".join(found) + "\n"
+def outputs_fault(notebook: Mapping[str, Any]) -> str | None:
+    """Why an executed notebook may not become a page, or None: an output that is gone, an error, a widget."""
+    for number, cell in enumerate((c for c in notebook["cells"] if c["cell_type"] == "code"), 1):
+        outputs, line = cell.get("outputs", []), (lines_of(cell) or [""])[-1].strip()
+        if any(output["output_type"] == "error" for output in outputs):
+            return f"code cell {number} ({line}) ended in an error"
+        if any("widget-view" in kind for output in outputs for kind in output.get("data", {})):
+            return f"code cell {number} ({line}) shows a widget, which a page cannot"
+        shows = not SILENT & {*cell["metadata"].get("tags", [])} and ends_in_expression("".join(cell["source"]))
+        if shows and not any(output.get("data") for output in outputs):
+            return f"code cell {number} ({line}) has no output"
+    return None
 
 
-def headline_of(host: str, found: list[Record], facts: dict[str, Any]) -> str | None:
-    """Slowest and fastest loop of a host at its smallest batch size, with the interval of their ratio."""
-    timed = [r for r in found if r.status == "ok" and r.loop in LOOPS and r.loop != "numpy-per-image"]
-    if not timed:
-        return None
-    size = min((r.workload or {})["batch_size"] for r in timed)
-    timed = [r for r in timed if (r.workload or {})["batch_size"] == size]
-    ordered = sorted(timed, key=lambda r: stats.median_interval(r.epochs()).median)
-    best = ordered[0]
-    slow = next((r for r in ordered if r.loop == "keras-fit"), ordered[-1])
-    if slow is best:
-        return None
-    ratio = tables.ratio(slow, best)
-    assert ratio is not None
-    seconds = {r.loop: stats.median_interval(r.epochs()) for r in (slow, best)}
-    return (
-        f"**On {host}** ({facts['cpu_model']}, {facts['cores_allowed']} cores), one epoch of 48,000 images at batch "
-        f"size {size} takes {tables.interval(seconds[slow.loop])} s with [{slow.loop}](loop-{slow.loop}) and "
-        f"{tables.interval(seconds[best.loop])} s with [{best.loop}](loop-{best.loop}): the same arithmetic, "
-        f"the same accuracy, **{tables.interval(ratio)} times** the time "
-        f"(medians and 95 % intervals, {ratio.n} pairs of rounds)."
-    )
+def ends_in_expression(source: str) -> bool:
+    """Whether a cell's last statement is an expression, whose value the notebook shows."""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:  # a cell of IPython's own syntax
+        return False
+    return bool(body) and isinstance(body[-1], ast.Expr) and not source.rstrip().endswith(";")
 
 
-def hosts_table(results: Path, hosts: Mapping[str, list[str]]) -> str:
-    """The measured hosts, with a link to the first page of each."""
-    if not hosts:
-        return "No host has been measured yet.\n"
-    lines = ["| host | CPU | cores | GPU | system | pages |", "|---|---|---|---|---|---|"]
-    for host, stems in hosts.items():
-        facts = json.loads((results / host / "host.json").read_text())
-        cards = ", ".join(card["name"] for card in facts["gpus"]) or "none"
-        pages = ", ".join(f"[{stem}](../results/{host}/{stem}.ipynb)" for stem in stems)
-        cells = [host, facts["cpu_model"], facts["cores_allowed"], cards, facts["os"], pages]
-        lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _jupyter_book(source: Path, out: Path) -> None:
+def _jupyter_book(source: Path, out: Path) -> Path:
     command = [
-        sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(source), "--path-output", str(out / "build"),
-        "--toc", str(source / "_toc.yml"), "--config", str(source / "_config.yml"), "--warningiserror", "--keep-going",
-        "--all", "--quiet",
+        sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(source),
+        "--path-output", str(out), "--toc", str(source / "_toc.yml"), "--config", str(source / "_config.yml"),
+        "--warningiserror", "--keep-going", "--all", "--quiet",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, cwd=source)
-    page = out / "build" / "_build" / "html"
+    page = out / "_build" / "html"
     if done.returncode != 0 or not (page / "index.html").exists():
         lines = [line for line in (done.stderr + done.stdout).splitlines() if re.search(r"WARNING|ERROR|rror:", line)]
-        raise BookError("jupyter-book: " + ("\n".join(lines[:12]) or done.stderr[-600:] or "no page was written"))
-    shutil.move(page, out / "html")
-    shutil.rmtree(out / "build")
+        said = "\n".join(lines[:12]) or done.stderr[-600:] or "no page was written"
+        raise BookError("jupyter-book: " + said.replace(f"{source}/", ""))
+    return page
 
 
 def check(source: Path, html: Path, hosts: Mapping[str, list[str]]) -> None:
     """Every page of the table of contents exists, with its figures and tables. Raises `BookError`."""
-    for page in [*PAGES_BEFORE, *PAGES_AFTER]:
+    for page in PROSE:
         if not (html / f"{page}.html").exists():
             raise BookError(f"{page}.html was not built")
     for host, stems in hosts.items():
         for stem in stems:
-            path = html / "results" / host / f"{stem}.html"
-            if not path.exists():
-                raise BookError(f"results/{host}/{stem}.html was not built")
-            if path.stat().st_size > MAX_PAGE_BYTES:
-                raise BookError(
-                    f"results/{host}/{stem}.html: must be at most {MAX_PAGE_BYTES} bytes, got {path.stat().st_size}"
-                )
-            text = path.read_text()
-            made = count_outputs(json.loads((source / "results" / host / f"{stem}.ipynb").read_text()))
-            for kind, marker in (
-                ("figures", 'class="overhead-figure for-light"'),
-                ("tables", 'class="overhead-table"'),
-            ):
+            name = f"results/{host}/{stem}.html"
+            if not (html / name).exists():
+                raise BookError(f"{name} was not built")
+            if (size := (html / name).stat().st_size) > MAX_PAGE_BYTES:
+                raise BookError(f"{name}: must be at most {MAX_PAGE_BYTES} bytes, got {size}")
+            text = (html / name).read_text(encoding="utf-8")
+            made = count_outputs(read_notebook(source / "results" / host / f"{stem}.ipynb"))
+            for kind, marker in OUTPUTS.items():
                 shown = text.count(marker)
                 if shown < made[kind] or not made[kind]:
-                    raise BookError(f"results/{host}/{stem}.html: shows {shown} {kind}, its notebook made {made[kind]}")
+                    raise BookError(f"{name}: shows {shown} {kind}, its notebook made {made[kind]}")
 
 
-def count_outputs(notebook: dict[str, Any]) -> dict[str, int]:
+def count_outputs(notebook: Mapping[str, Any]) -> dict[str, int]:
     """Figures and tables in an executed notebook's outputs."""
     texts = [
         "".join(output.get("data", {}).get("text/html", ""))
