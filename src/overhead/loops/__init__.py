@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from overhead.loops.base import Declined, Loop, Op
 
-__all__ = ["FLOORS", "LOOPS", "Declined", "Loop", "LoopInfo", "Op", "make"]
+__all__ = ["FLOORS", "LOOPS", "MANY", "Declined", "Loop", "LoopInfo", "Op", "make"]
 
 
 class LoopInfo(NamedTuple):
@@ -70,6 +70,28 @@ FLOORS: dict[str, LoopInfo] = {
     "floor-xla": LoopInfo("jax_", "XlaFloor", "jax", _BOTH, "the step's matrix products in one XLA scan"),
 }
 
+# Loops that train many models on the same images (a learning rate each), by the name of the sweep's engine.
+MANY: dict[str, LoopInfo] = {
+    "sequential": LoopInfo(
+        "jax_many", "JaxSequentialEpochLoop", "jax", _BOTH, "one model after another, each epoch one compiled call"
+    ),
+    "sequential-step": LoopInfo(
+        "jax_many", "JaxSequentialStepLoop", "jax", _BOTH, "one model after another, a compiled step called a batch"
+    ),
+    "sequential-numpy": LoopInfo(
+        "numpy_many", "NumpySequentialLoop", "numpy", _CPU, "one model after another, the NumPy loop"
+    ),
+    "vmap-step": LoopInfo("jax_many", "JaxVmapStepLoop", "jax", _BOTH, "vmap of the step, called once a batch"),
+    "vmap": LoopInfo("jax_many", "JaxVmapLoop", "jax", _BOTH, "vmap of the step inside the compiled epoch"),
+    "stacked": LoopInfo(
+        "jax_many", "JaxStackedLoop", "jax", _BOTH, "hidden units of all models side by side, compiled epoch"
+    ),
+    "keras": LoopInfo(
+        "keras_many", "KerasPoolLoop", "tensorflow", _BOTH, "one model, Keras fit as in the article",
+        (("KERAS_BACKEND", "tensorflow"),),
+    ),
+}  # fmt: skip
+
 
 def make(name: str, device: str = "cpu") -> Loop:
     """Import and build a loop, a floor, or a loop of your own, which is named `package.module:Class`.
@@ -82,7 +104,7 @@ def make(name: str, device: str = "cpu") -> Loop:
         if not (isinstance(own, type) and issubclass(own, Loop)):
             raise Declined(f"{name} must name a subclass of overhead.loops.Loop, got {own!r}")
         return own(device)
-    info = LOOPS.get(name) or FLOORS.get(name)
+    info = LOOPS.get(name) or FLOORS.get(name) or MANY.get(name)
     if info is None:
         raise Declined(f"loop must be one of {', '.join(LOOPS)}, or package.module:Class, got {name!r}")
     if device not in info.devices:

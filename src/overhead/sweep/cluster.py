@@ -1,0 +1,71 @@
+"""A sweep's tasks on Dask: a cluster of this machine's processes, or any scheduler by its address.
+
+Scheduling, transport and another try after a worker was lost are Dask's. Each task trains in a process that the
+Dask worker starts, so that threads and devices are set before a framework is imported, there as here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from overhead.sweep.train import Task, Trained, failed, train
+
+CONNECT_LIMIT_S = 8.0
+IDLE_LIMIT_S = 120  # a cluster that we no longer use ends by itself, should we be killed
+
+
+class SchedulerUnreachable(RuntimeError):
+    """No scheduler answered at the address."""
+
+
+@contextmanager
+def client(scheduler: str | None, processes: int) -> Iterator[Any]:
+    """A client of the scheduler at `scheduler`, or of a cluster of `processes` workers that ends with the block.
+
+    Raises `SchedulerUnreachable` within ten seconds, and `ImportError` without Dask.
+    """
+    import dask.config
+    from distributed import Client
+    from distributed.deploy.subprocess import SubprocessCluster
+
+    # A heartbeat that is late on a busy machine is no lost worker, and comm retries would wait for minutes.
+    settings = {"distributed.comm.timeouts.connect": f"{CONNECT_LIMIT_S:g}s", "distributed.comm.retry.count": 0}
+    with dask.config.set(settings):
+        if scheduler is None:
+            # Subprocesses, not multiprocessing: a script without a main guard would start itself again.
+            with (
+                SubprocessCluster(
+                    n_workers=processes, threads_per_worker=1, dashboard_address=None,  # type: ignore[arg-type]
+                    worker_kwargs={"memory_limit": 0, "death_timeout": IDLE_LIMIT_S},
+                    scheduler_kwargs={"idle_timeout": f"{IDLE_LIMIT_S} s"}, silence_logs=40,
+                ) as cluster,
+                Client(cluster) as found,
+            ):  # fmt: skip
+                yield found
+            return
+        try:
+            found = Client(scheduler, timeout=f"{CONNECT_LIMIT_S:g}s")
+        except (OSError, TimeoutError, ValueError) as error:
+            why = str(error) or type(error).__name__
+            raise SchedulerUnreachable(
+                f"no Dask scheduler answered at {scheduler} within {CONNECT_LIMIT_S:g} s: {why.splitlines()[0][:120]}"
+            ) from None
+        with found:
+            yield found
+
+
+def trained(client: Any, tasks: Sequence[Task]) -> Iterator[Trained]:
+    """The tasks as they end, each once. A task on a GPU asks for the worker resource `GPU`."""
+    from distributed import as_completed
+
+    futures = {
+        client.submit(
+            train, task, pure=False, retries=2, resources={"GPU": 1} if task.device == "gpu" else None
+        ): task
+        for task in tasks
+    }  # fmt: skip
+    for future in as_completed(list(futures)):
+        error = future.exception()
+        yield future.result() if error is None else failed(futures[future], "failed", f"Dask gave up: {error}")

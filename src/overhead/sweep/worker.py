@@ -1,0 +1,78 @@
+"""Members of a sweep in one process: `python -m overhead.sweep.worker ENGINE DEVICE`, with any worker's verbs too."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from overhead import agreement, data, mlp, timing
+from overhead.loops.many import ManyLoop
+from overhead.worker import Contestant, load_split, serve
+from overhead.workload import Workload
+
+
+class Members(Contestant):
+    """The models of this process, trained an epoch at a time."""
+
+    loop: ManyLoop
+
+    def models(self, count: int) -> dict[str, Any]:
+        """Train `count` equal models through the verbs of any worker."""
+        self.loop.models = count
+        return {}
+
+    def place_members(self, images: str | None, workload: dict[str, Any], members: list[Any]) -> dict[str, Any]:
+        """Place a model for each (rate, seed) of `members`; seconds to load the images and to place everything.
+
+        `images` is a folder of `save_split`; without one they come from the package.
+        """
+        self.state = None
+        gc.collect()
+        self.workload = Workload(**workload)
+        start = time.perf_counter()
+        split = load_split(Path(images)) if images else data.for_workload(self.workload)
+        loaded = time.perf_counter()
+        seeds = {seed: mlp.init(self.workload.model_copy(update={"seed": seed})) for _, seed in members}
+        params, rates = [seeds[seed] for _, seed in members], [rate for rate, _ in members]
+        self.state = self.loop.place_many(params, rates, split, self.workload)
+        self.loop.block(self.state)
+        placed = time.perf_counter()
+        device, name = self.loop.placed_on(self.state)
+        return {
+            "load_s": loaded - start,
+            "placed_s": placed - loaded,
+            "device": device,
+            "device_name": name,
+            "settings": self.loop.settings(self.state),
+            "data": split.name,
+        }
+
+    def epoch(self) -> dict[str, Any]:
+        """Train an epoch: seconds, and of each model its mean loss, the step it diverged at, and its accuracy."""
+        assert self.workload is not None
+        compiled_s = getattr(self.loop, "compile_s", 0.0)
+        self.state, sample = timing.measure(self.loop, self.state, self.workload.steps)
+        compile_s = getattr(self.loop, "compile_s", 0.0) - compiled_s
+        start = time.perf_counter()
+        losses = np.asarray(self.loop.losses(self.state), np.float64)  # (steps, models)
+        accuracy, finite = self.loop.judge(self.state)
+        steps = [agreement.diverged_step(of_one.tolist(), self.workload.layers[-1]) for of_one in losses.T]
+        last = self.workload.steps - 1  # the last update is seen in the parameters only
+        return {
+            "wall_s": sample.wall_ns * 1e-9,
+            "compile_s": compile_s,
+            "judge_s": time.perf_counter() - start,
+            "loss": [float(mean) if np.isfinite(mean) else None for mean in losses.mean(axis=0)],
+            "diverged": [step if step is not None or ok else last for step, ok in zip(steps, finite, strict=True)],
+            "val_accuracy": [float(share) if np.isfinite(share) else None for share in accuracy],
+            "compilations": self.loop.compilations(),
+        }
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], sys.argv[2], Members)
