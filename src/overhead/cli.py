@@ -155,18 +155,31 @@ def book(results: Path | None, out: Path) -> None:
 @click.option("--preset", type=click.Choice(PRESET_NAMES), default="quick", show_default=True)
 @click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
 @click.option("--force", is_flag=True, help="Measure although another measurement runs; records are marked.")
+@click.option("--self-check", is_flag=True, help="Measure the harness itself instead: at most ten minutes.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def bench(**options: Any) -> None:
+def bench(self_check: bool, as_json: bool, **options: Any) -> None:
     """Time loops against the measured floor, without a notebook.
 
     Example: overhead bench --loops numpy,keras-fit,jax-epoch --batch-sizes 32,512 --json
     """
     from overhead import bench as benches
 
-    found = benches.bench(
-        **{k: v for k, v in options.items() if k != "as_json"}, say=lambda line: click.echo(line, err=True)
-    )
-    click.echo(json.dumps(found, allow_nan=False) if options["as_json"] else benches.as_text(found))
+    if self_check:
+        _check_the_harness(as_json, options["force"])
+        return
+    found = benches.bench(**options, say=lambda line: click.echo(line, err=True))
+    click.echo(json.dumps(found, allow_nan=False) if as_json else benches.as_text(found))
+
+
+def _check_the_harness(as_json: bool, force: bool) -> None:
+    """Print a line a property, or one document; a property that does not hold ends with status 1."""
+    from overhead import selfcheck
+
+    found = selfcheck.run(lambda line: click.echo(line, err=True), force=force)
+    click.echo(json.dumps(selfcheck.report(found), allow_nan=False) if as_json else "\n".join(p.line() for p in found))
+    wrong = [p.name for p in found if not p.passed]
+    if wrong:
+        raise click.ClickException(f"{len(wrong)} of {len(found)} properties do not hold: {', '.join(wrong)}")
 
 
 @cli.command()
