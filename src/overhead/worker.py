@@ -42,6 +42,7 @@ class Contestant:
         self.state: Any = None
         self.workload: Workload | None = None
         self._since: dict[int, float] | None = None
+        self._probes: dict[tuple[str, str], list[Any]] = {}
 
     def hello(self) -> dict[str, Any]:
         """Versions, thread pools and the clock of this process."""
@@ -169,6 +170,37 @@ class Contestant:
         assert self.workload is not None
         return census(self.loop, self.state, self.workload)
 
+    def probe(
+        self,
+        kind: str,
+        workload: dict[str, Any],
+        names: list[str] | None = None,
+        block_s: float = 0.004,
+        samples: int = 2,
+    ) -> dict[str, Any]:
+        """Time this framework's probes of one kind at the shapes of `workload`, all or those of `names`."""
+        from overhead import probes
+
+        key = kind, json.dumps(workload, sort_keys=True)
+        if key not in self._probes:
+            made = probes.make(self.loop.framework, self.loop.device, kind, Workload(**workload))
+            self._probes[key] = made
+        chosen = [p for p in self._probes[key] if names is None or p.name in names]
+        return {
+            "probes": [
+                {"name": p.name, "kind": p.kind, "does": p.does, "flops": p.flops, "bytes": p.bytes}
+                | probes.time_probe(p, block_s, samples)
+                for p in chosen
+            ]
+        }
+
+    def spin(self, spin_ns: int, steps: int) -> dict[str, Any]:
+        """One sample of `steps` steps with a busy wait of `spin_ns` at every dispatch that the loop declares."""
+        from overhead import spin
+
+        self.state, found = spin.sample(self.loop, self.state, steps, spin_ns)
+        return found
+
     def memory(self) -> dict[str, Any]:
         """Peak and present resident memory, bytes; threads that worked since the first run, None if too short."""
         return {
@@ -256,7 +288,7 @@ def serve(name: str, device: str, kind: type[Contestant] = Contestant) -> None:
         try:
             if contestant is None:
                 start = time.perf_counter()
-                contestant = Contestant(loops.make(name, device))
+                contestant = kind(loops.make(name, device))
                 import_s = time.perf_counter() - start
                 answer = {"import_s": import_s, **contestant.hello()}
             else:
