@@ -176,13 +176,14 @@ class KerasFitValidatedLoop(KerasOnTensorFlow):
 class KerasFitTunedLoop(KerasOnTensorFlow):
     """The best settings that Keras on TensorFlow has for this loop; only the loss is tracked.
 
-    Searched in interleaved runs on 2 shared cores at batch sizes 32 to 4096, `keras-fit` among them:
-    - `steps_per_execution` 1, 10, 100, the epoch: the more the better at every batch size, so the epoch.
-    - NumPy arrays, a pre-batched tf.data.Dataset, with `prefetch`, with `cache`: arrays are gathered row by
-      row and lose everywhere; `prefetch` wins or is even; `cache` adds nothing to what is in memory.
+    Searched in interleaved runs on 2 shared cores, `keras-fit` among the candidates:
+    - `steps_per_execution` 1, 10, 100, the epoch at batch size 32: the more the better; the epoch also
+      beats 1 at 512 and 4096.
+    - NumPy arrays or a pre-batched tf.data.Dataset, plain, with `prefetch` or with `cache`: arrays, which
+      Keras gathers row by row, lose at 32, 512 and 4096; `prefetch` wins or is even; `cache` is even.
     - `jit_compile`: XLA wins at 32, is even at 128 and 512, and loses at 2048 and 4096. On a GPU it was
       not searched; there it stays on, as Keras itself would have it.
-    - Even in the noise, so left alone: `unrolled_steps_per_execution` 8, tf.data's autotuning and
+    - Even in the noise at 32, so left alone: `unrolled_steps_per_execution` 8, tf.data's autotuning and
       optimisations off, a private pool of one thread for it, no parallelism within its operations.
     """
 
