@@ -3,7 +3,7 @@
     python tests/make_big_profile.py big.sqlite --rows 10000000
     python tests/make_big_profile.py big.sqlite --measure
 
-A tenth of the rows is a step: three launches with a kernel each, one copy every other step, events, and a wait.
+A tenth of the rows is a step: three launches with a kernel each, events and a wait; every third has a copy.
 """
 
 import argparse
@@ -69,14 +69,14 @@ def kernel_rows(rows: int) -> Iterator[tuple]:
 
 
 def copy_rows(rows: int) -> Iterator[tuple]:
-    for process, start, first in islice(steps(rows), 0, None, 2):
+    for process, start, first in islice(steps(rows), 0, None, 3):
         begin = start + 34_000
         yield begin, begin + 2_000, process, 7, first + 3, global_pid(process), 100_352, 1
 
 
 def range_rows(rows: int) -> Iterator[tuple]:
     name = STRINGS.index("step")
-    for process, start, _ in islice(steps(rows), 0, None, 10):
+    for process, start, _ in islice(steps(rows), 0, None, 5):
         yield start, start + STEP_NS - 1, global_pid(process) + process + 1, name
 
 

@@ -115,8 +115,8 @@ def read_trace_json(path: Path) -> Events:
         raise ProfileError("a trace must be at most 256 MiB unpacked; read the xplane.pb beside it")
     try:
         document = json.loads(text)
-        rows = document["traceEvents"] if isinstance(document, dict) else None
-    except (ValueError, RecursionError, KeyError) as error:
+        rows = document.get("traceEvents") if isinstance(document, dict) else None
+    except (ValueError, RecursionError) as error:
         raise ProfileError(f"not a trace in JSON: {str(error)[:100]}") from None
     if not isinstance(rows, list):
         raise ProfileError("not a trace in JSON: no list of traceEvents")
@@ -176,10 +176,10 @@ def _outermost(events: list[Event]) -> list[Event]:
     ends: dict[str, int] = {}
     for e in sorted(events, key=lambda e: (e.start, -e.duration)):
         end = e.start + e.duration
-        if end > ends.get(e.line, -1):
-            if e.start >= ends.get(e.line, -1):
-                found.append(e)
-            ends[e.line] = end
+        last = ends.get(e.line, -(2**63))
+        if e.start >= last:
+            found.append(e)
+        ends[e.line] = max(last, end)
     return found
 
 
