@@ -30,7 +30,9 @@ INSTALL = {
 # Variables that change what is measured; recorded with every record when they are set.
 TELLING = (
     *("OMP_", "OPENBLAS_", "MKL_", "BLIS_", "GOTO_", "NPROC", "MALLOC_", "GLIBC_TUNABLES"),
-    *("TF_", "XLA_", "JAX_", "KERAS_", "CUPY_", "CUDA_VISIBLE", "NVIDIA_TF32"),
+    # TensorFlow's by their second word: Terraform's variables begin with TF_ too.
+    *(f"TF_{word}" for word in ("NUM", "XLA", "CPP", "ENABLE", "DISABLE", "FORCE", "GPU", "CUD", "DETERM", "USE")),
+    *("XLA_", "JAX_", "KERAS_", "CUPY_", "CUDA_VISIBLE", "NVIDIA_TF32"),
 )
 # Kernel architectures of OpenBLAS for x86 by the instructions they use, poorest first.
 OPENBLAS_RANKS = {

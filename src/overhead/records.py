@@ -183,10 +183,11 @@ def read(path: Path) -> list[Record]:
     """The records of one file. Raises `RecordError` naming the file and the line that is not a record."""
     found = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: a reason may hold what Unicode counts as the end of a line.
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise RecordError(f"{path.name}: cannot be read: {error}") from None
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines if lines != [""] else [], 1):
         try:
             found.append(_record(json.loads(line, parse_constant=_not_json)))
         except (ValidationError, ValueError) as error:
