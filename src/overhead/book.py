@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from overhead import execute, fragments, records
+from overhead.studies import STUDIES
 from overhead.studies.base import checkout
 
 PARTS_BEFORE = {"The question": ["book/intro", "book/article", "book/method"]}
@@ -44,14 +45,8 @@ def build(results: Path, out: Path) -> Path:
     if root is None:
         raise BookError("the book is built in a checkout of its repository; its pages are not in the package")
     hosts = execute.hosts(results)
-    for host, stems in hosts.items():
-        for stem in stems:
-            if fault := execute.pair_fault(results / host, stem):
-                raise BookError(f"results/{fault}")
-            if fault := outputs_fault(read_notebook(results / host / f"{stem}.ipynb")):
-                raise BookError(f"results/{host}/{stem}.ipynb: {fault}; run the notebook again")
-        if not (results / host / "host.json").exists():
-            raise BookError(f"results/{host}/host.json is missing; run a notebook there again")
+    if fault := results_fault(results, hosts):
+        raise BookError(f"results/{fault}; run the notebook again")
     source = out / "source"
     shutil.rmtree(source, ignore_errors=True)
     shutil.rmtree(out / "build", ignore_errors=True)
@@ -62,6 +57,22 @@ def build(results: Path, out: Path) -> Path:
     shutil.move(html, out / "html")
     shutil.rmtree(out / "build")
     return out / "html" / "index.html"
+
+
+def results_fault(results: Path, hosts: Mapping[str, list[str]]) -> str | None:
+    """Why what lies under `results` is not whole, naming the file, or None. Files of no chapter are not looked at."""
+    for lines in sorted(results.glob("*/*.jsonl")):
+        if lines.stem in STUDIES and not lines.parent.name.startswith(".") and not lines.with_suffix(".ipynb").exists():
+            return f"{lines.parent.name}/{lines.stem}.ipynb is missing"
+    for host, stems in hosts.items():
+        if not (results / host / "host.json").exists():
+            return f"{host}/host.json is missing"
+        for stem in stems:
+            if fault := execute.pair_fault(results / host, stem):
+                return fault.removesuffix("; run the notebook again")
+            if fault := outputs_fault(read_notebook(results / host / f"{stem}.ipynb")):
+                return f"{host}/{stem}.ipynb: {fault}"
+    return None
 
 
 def assemble(root: Path, results: Path, hosts: Mapping[str, list[str]], source: Path) -> None:

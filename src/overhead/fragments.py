@@ -36,8 +36,9 @@ def plain(text: Any) -> str:
 
 
 def title_of(root: Path, stem: str) -> str:
-    """The first heading of a source notebook."""
-    for cell in json.loads((root / "notebooks" / f"{stem}.ipynb").read_text(encoding="utf-8"))["cells"]:
+    """The first heading of a source notebook; its stem where it has none."""
+    path = root / "notebooks" / f"{stem}.ipynb"
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []:
         for line in "".join(cell["source"]).splitlines():
             if cell["cell_type"] == "markdown" and line.startswith("# "):
                 return line[2:].strip()
@@ -215,7 +216,7 @@ def loops_page(root: Path) -> str:
     ]
     for module in dict.fromkeys(info.module for info in LOOPS.values()):
         path = root / "src" / "overhead" / "loops" / f"{module}.py"
-        parts.append(f"## {path.name.removesuffix('.py').rstrip('_')}\n\nThe file `src/overhead/loops/{path.name}`:\n")
+        parts.append(f"## `{path.name}`\n\nThe file `src/overhead/loops/{path.name}`:\n")
         lines = path.read_text(encoding="utf-8").splitlines()
         starts = class_lines(lines)
         rows = {starts[info.cls]: name for name, info in LOOPS.items() if info.module == module and info.cls in starts}
@@ -225,7 +226,9 @@ def loops_page(root: Path) -> str:
             if name:
                 info = LOOPS[name]
                 devices = " and ".join(device.upper() for device in info.devices)
-                parts.append(f"(loop-{name})=\n### {name}\n\n{info.does}. Runs on: {devices}.\n")
+                parts.append(
+                    f"(loop-{name})=\n### {name}\n\n{info.does[:1].upper()}{info.does[1:]}. Runs on: {devices}.\n"
+                )
             begin = line
     return "\n".join(parts)
 

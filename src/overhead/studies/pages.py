@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -42,10 +42,11 @@ def host_card(study: Study) -> Html:
     memory = facts["memory_bytes"] / 2**30
     rows = {
         "host": study.host,
-        "CPU": f"{facts['cpu_model']}, {facts['cores_allowed']} cores allowed, {facts['simd']}"
-        + (", virtual machine" if facts["virtual"] else ""),
+        "CPU": f"{facts['cpu_model']}, {facts['cores_allowed']} of {facts['cores_present']} cores allowed"
+        + f", {facts['simd']}{', virtual machine' if facts['virtual'] else ''}",
+        "BLAS": "; ".join(dict.fromkeys(_pool(pool) for pool in hosts.blas())),
         "memory": f"{memory:.0f} GiB",
-        "GPU": ", ".join(card["name"] for card in facts["gpus"]) or "none",
+        "GPU": ", ".join(f"{card['name']} (driver {card['driver']})" for card in facts["gpus"]) or "none",
         "system": f"{facts['os']}, Python {facts['python']}, {facts['allocator']['libc']}",
         "packages": ", ".join(f"{name} {f['version']}" for name, f in frameworks.items() if "version" in f),
         "missing": "; ".join(f"{name}: {f['missing']}" for name, f in frameworks.items() if "missing" in f),
@@ -56,8 +57,13 @@ def host_card(study: Study) -> Html:
     return Html(f'<dl class="overhead-host">{body}</dl>')
 
 
+def _pool(pool: Mapping[str, Any]) -> str:
+    kernels = f", {pool['architecture']} kernels" if pool.get("architecture") else ""
+    return f"{pool['library']} {pool['version']}{kernels}, {pool['threads']} threads"
+
+
 def caption(records: Sequence[Record], preset: Preset) -> str:
-    """Units, spread, processes and versions of what stands in a table or a figure."""
+    """Units, spread, processes, batch sizes, threads and versions of what stands in a table or a figure."""
     versions: dict[str, str] = {}
     for record in records:
         versions |= record.versions
@@ -65,10 +71,20 @@ def caption(records: Sequence[Record], preset: Preset) -> str:
     timed = [r for r in records if r.status == "ok"]
     processes = max((len(r.processes()) for r in timed if r.op is None and not r.loop.startswith("floor")), default=1)
     plural = "process" if processes == 1 else "processes"
-    return (
-        f"Median [95 % interval]; n samples in {processes} fresh {plural} a loop ({preset.name} preset); "
-        f"float32, training only unless a row says otherwise; {listed}"
-    )
+    parts = [
+        "Median [95 % interval]",
+        f"n samples in {processes} fresh {plural} a loop ({preset.name} preset)",
+        _counted("batch size", {(r.workload or {}).get("batch_size") for r in timed}),
+        _counted("threads", {r.threads for r in timed if r.device == "cpu"}),
+        "float32, training only unless a row says otherwise",
+        listed,
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _counted(name: str, values: set[int | None]) -> str:
+    known = sorted(value for value in values if value is not None)
+    return f"{name} {', '.join(f'{value:,}' for value in known)}" if known else ""
 
 
 def source_of(objects: Sequence[Any]) -> Markdown:
