@@ -104,9 +104,9 @@ def diverged_step(losses: Sequence[float], classes: int) -> int | None:
     from; else the epoch's first.
     """
     limit = math.log(classes)
-    if math.isfinite(mean := math.fsum(losses) / len(losses) if all(map(math.isfinite, losses)) else math.inf):
-        if mean <= limit:
-            return None
+    # Divided before they are added: the sum of two finite losses may not be finite.
+    if all(map(math.isfinite, losses)) and math.fsum(loss / len(losses) for loss in losses) <= limit:
+        return None
     step = len(losses)
     while step and not losses[step - 1] <= 10 * limit:
         step -= 1

@@ -1,0 +1,123 @@
+"""Agreement before timing: what passes, what does not, and when training counts as diverged."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overhead import agreement, data, mlp
+from overhead.agreement import LOSS_TOLERANCE, STEPS, TOLERANCES, Agreement, compare, diverged_at, diverged_step
+from overhead.data import Split
+from overhead.loops.numpy_ import NumpyLoop
+from overhead.mlp import Layer, Params
+from overhead.workload import Workload
+
+LIMIT = math.log(10)  # mean loss of the constant prediction
+
+
+def trained(workload: Workload, split: Split, steps: int) -> Params:
+    loop = NumpyLoop("cpu")
+    return loop.fetch(loop.run(loop.place(mlp.init(workload), split, workload), steps))
+
+
+def test_numpy_agrees_wrapping_round_an_epoch_that_is_shorter_than_twenty_steps(tiny_workload, tiny_data):
+    assert tiny_workload.steps < STEPS
+    after = trained(tiny_workload, tiny_data, STEPS)
+    epoch = trained(tiny_workload, tiny_data, tiny_workload.steps)
+    found = compare(after, epoch, tiny_workload, tiny_data)
+
+    assert found.disagreement is None
+    assert found.error < 1e-6
+    assert found.epoch_loss_error < 1e-6
+
+
+@pytest.mark.parametrize("images", [640, 641, 1000])
+def test_the_reference_is_the_oracle_after_twenty_steps_and_after_an_epoch(images):
+    w = Workload(images=images, batch_size=32, remainder="keep")
+    split = data.split(data.load_mnist(), w)
+    reference = agreement.reference(w, split)
+    steps = list(islice(mlp.reference_steps(mlp.init(w), split.x, split.y, w), max(STEPS, w.steps)))
+
+    assert mlp.relative_error(reference.params, steps[STEPS - 1][1]) == 0
+    assert reference.epoch_loss == mlp.loss(steps[w.steps - 1][1], split.x, split.y)
+
+
+@pytest.mark.parametrize("change", ["rate", "one step less", "one weight", "bias left out", "nan"])
+def test_what_learns_something_else_disagrees(change, tiny_workload, tiny_data):
+    other = tiny_workload.model_copy(update={"learning_rate": 0.099}) if change == "rate" else tiny_workload
+    after = trained(other, tiny_data, STEPS - (change == "one step less"))
+    if change == "one weight":
+        after[0].w[400, 3] += 0.1
+    if change == "bias left out":
+        after = (after[0], Layer(after[1].w, np.zeros_like(after[1].b)))
+    if change == "nan":
+        after[1].b[0] = np.nan
+    found = compare(after, trained(tiny_workload, tiny_data, tiny_workload.steps), tiny_workload, tiny_data)
+
+    assert found.disagreement is not None
+    assert f"after {STEPS} steps exceeds 1e-05 (norm-wise)" in found.disagreement
+
+
+def test_the_epoch_is_compared_too(tiny_workload, tiny_data):
+    after = trained(tiny_workload, tiny_data, STEPS)
+    found = compare(after, mlp.init(tiny_workload), tiny_workload, tiny_data)  # a program that trained nothing
+    assert "mean loss after one epoch is off by" in str(found.disagreement)
+    assert f"more than {LOSS_TOLERANCE:g}" in str(found.disagreement)
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True), st.floats(allow_nan=True, allow_infinity=True))
+def test_only_figures_within_both_tolerances_agree(error, loss_error):
+    for tolerance in TOLERANCES.values():
+        found = Agreement(STEPS, error, tolerance, loss_error)
+        assert (found.disagreement is None) == (error <= tolerance and loss_error <= LOSS_TOLERANCE)
+
+
+def test_loops_are_compared_at_one_rate_whatever_the_workload_s_is(tiny_workload, tiny_data):
+    wild = tiny_workload.model_copy(update={"learning_rate": 1e3})
+    assert mlp.relative_error(
+        agreement.reference(wild, tiny_data).params, agreement.reference(tiny_workload, tiny_data).params
+    ) == 0  # fmt: skip
+    assert agreement.at_agreement_rate(wild).learning_rate == agreement.RATE
+
+
+# Diverged
+
+fine = st.floats(0, LIMIT)
+wild = st.floats(min_value=10 * LIMIT, exclude_min=True) | st.just(math.nan)
+
+
+@given(st.lists(fine, min_size=1, max_size=50))
+def test_an_epoch_below_the_constant_prediction_has_not_diverged(losses):
+    assert diverged_step(losses, 10) is None
+
+
+@given(st.lists(fine, max_size=20), st.lists(wild, min_size=1, max_size=20))
+def test_an_epoch_that_ends_wild_diverged_at_its_first_wild_loss(calm, lost):
+    losses = [*calm, *lost]
+    step = diverged_step(losses, 10)
+    mean = math.fsum(loss / len(losses) for loss in losses) if all(map(math.isfinite, losses)) else math.inf
+    assert step == (len(calm) if mean > LIMIT else None)
+
+
+@given(st.lists(wild, min_size=1, max_size=5), st.lists(fine, min_size=1, max_size=5))
+def test_an_epoch_that_recovers_diverged_as_a_whole(lost, calm):
+    losses = [*lost, *calm]
+    mean = math.fsum(loss / len(losses) for loss in losses) if all(map(math.isfinite, losses)) else math.inf
+    assert diverged_step(losses, 10) == (0 if mean > LIMIT else None)
+
+
+def test_a_slow_spike_is_no_divergence():
+    assert diverged_step([1.0] * 99 + [50.0], 10) is None
+
+
+@pytest.mark.parametrize(("rate", "diverges"), [(0.1, False), (0.5, False), (1e4, True), (1e30, True)])
+def test_rates_that_diverge_are_found(rate, diverges, tiny_data):
+    w = Workload(images=200, epochs=2, learning_rate=rate)
+    step = diverged_at(w, tiny_data)
+    assert (step is not None) == diverges
+    assert step is None or 0 <= step < w.steps
