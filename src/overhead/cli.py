@@ -239,6 +239,37 @@ def limits_text(found: dict[str, Any]) -> str:
 
 
 @cli.command()
+@click.option("--rates", default="0.001,0.01,0.1,1,10", show_default=True, help="Numbers, or START:STOP:COUNT (log).")
+@click.option("--epochs", default=1, show_default=True)
+@click.option("--batch-size", default=32, show_default=True)
+@click.option("--layers", multiple=True, help="784,128,10 unless given; several times for several shapes.")
+@click.option("--images", default=None, type=int, help="Training images (default: 48,000).")
+@click.option("--seed", default=0, show_default=True, help="Of the first parameters and the order of the images.")
+@click.option("--own-weights", is_flag=True, help="Each rate its own first parameters, as in the article.")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "sequential", "vmap", "stacked", "jax-pool", "keras-pool", "dask"]),
+    default="auto",
+    show_default=True,
+    help="auto: the best that trains all models in one process.",
+)
+@click.option("--device", type=click.Choice(["cpu", "gpu"]), default="cpu", show_default=True)
+@click.option("--scheduler", help="A Dask scheduler, such as tcp://node:8786 (default: a cluster of this machine).")
+@click.option("--processes", type=click.IntRange(min=1), help="Most processes of a pool at once (default: the cores).")
+@click.option("--memory-limit", help="Such as 2GiB (default: four fifths of what is available).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def sweep(**options: Any) -> None:
+    """Train a model for each learning rate; go on where an interrupted sweep stopped.
+
+    Example: overhead sweep --rates 1e-3:1e1:41 --epochs 3
+    """
+    from overhead.sweep import command
+
+    found = command.sweep(**{name: value for name, value in options.items() if name != "as_json"})
+    click.echo(json.dumps(found, allow_nan=False) if options["as_json"] else command.as_text(found))
+
+
+@cli.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def doctor(as_json: bool) -> None:
     """What this host is, and what would spoil a measurement on it.

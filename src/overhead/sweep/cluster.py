@@ -12,7 +12,7 @@ from typing import Any
 
 from overhead.sweep.train import Task, Trained, failed, train
 
-CONNECT_LIMIT_S = 8.0
+CONNECT_LIMIT_S = 5.0
 IDLE_LIMIT_S = 120  # a cluster that we no longer use ends by itself, should we be killed
 
 

@@ -62,6 +62,6 @@ class Journal:
 
     def close(self, *, complete: bool) -> None:
         """Let the journal go; a complete sweep needs none and is measured anew when it is asked for again."""
-        if complete:
+        if complete or self._file.seek(0, os.SEEK_END) == 0:
             self.path.unlink(missing_ok=True)
         self._file.close()

@@ -1,0 +1,120 @@
+"""`overhead sweep`: options to a sweep, progress, and the report for people."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from overhead import sweep as sweeps
+from overhead.sweep.cluster import SchedulerUnreachable
+from overhead.sweep.plan import Sweep
+from overhead.tables import NOT_MEASURED, number
+from overhead.workload import MNIST_LAYERS, TRAINING_IMAGES
+
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def sweep(
+    layers: Sequence[str],
+    images: int | None,
+    scheduler: str | None,
+    processes: int | None,
+    memory_limit: str | None,
+    engine: str,
+    **fields: Any,
+) -> dict[str, Any]:
+    """Run what the options say; the report. Raises `click.ClickException` for what cannot run."""
+    shapes = [_layers(text) for text in layers] or [MNIST_LAYERS]
+    asked = Sweep(layers=tuple(shapes), images=images or TRAINING_IMAGES, engine=engine, **fields)  # type: ignore[arg-type]
+    if scheduler is not None and engine != "dask":
+        raise click.UsageError(f"--scheduler needs --engine dask, got --engine {engine}")
+    limit = bytes_of(memory_limit) if memory_limit else None
+    try:
+        with progress(len(asked.members()) * asked.epochs) as say:
+            outcome = sweeps.run(
+                asked,
+                scheduler=scheduler,
+                memory_limit_bytes=limit,
+                processes=processes,
+                began=command_began(),
+                say=say,
+            )
+    except (sweeps.DoesNotFit, sweeps.JournalBusy, SchedulerUnreachable) as error:
+        raise click.ClickException(str(error)) from None
+    except ImportError as error:
+        raise click.ClickException(f"{error.name} is not installed: pip install 'overhead[cluster]'") from None
+    return sweeps.report(outcome)
+
+
+def _layers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(
+            f"must be whole numbers with commas between, got {text!r}", param_hint="--layers"
+        ) from None
+
+
+def bytes_of(text: str) -> int:
+    """A number of bytes with a unit, such as 2GiB. Raises `click.BadParameter`."""
+    found = re.fullmatch(r"\s*([\d.]+)\s*([A-Za-z]*)\s*", text)
+    try:
+        size = int(float(found[1]) * UNITS[found[2].upper()]) if found else 0
+    except (KeyError, ValueError):
+        size = 0
+    if size <= 0:
+        raise click.BadParameter(f"must be bytes such as 2GiB or 500MB, got {text!r}", param_hint="--memory-limit")
+    return size
+
+
+def command_began() -> float:
+    """When this process started, as of `time.time()`."""
+    import psutil
+
+    return min(psutil.Process().create_time(), time.time())
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Any]:
+    """A bar on a terminal, nothing in a log."""
+    if not sys.stderr.isatty():
+        yield lambda told: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("epochs of models", total=total)
+        yield lambda told: bar.update(task, completed=told.done)
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """The report for people: a line a model, then where the time went."""
+    shapes = len({tuple(row["layers"]) for row in found["rows"]}) > 1
+    lines = []
+    for row in found["rows"]:
+        name = f"rate {row['rate']:g}" + (f", layers {'-'.join(map(str, row['layers']))}" if shapes else "")
+        if row["status"] == "ok":
+            share = row["val_accuracy"][-1]
+            accuracy = NOT_MEASURED if share is None else f"{100 * share:.2f} %"
+            lines.append(f"{name}: loss {number(row['loss'][-1])}, validation accuracy {accuracy}")
+        else:
+            lines.append(f"{name}: {row['status']}: {row['reason']}")
+    lines.append(
+        f"{found['engine']}, models: {len(found['rows'])}, epochs: {found['epochs']}, "
+        f"batch size: {found['batch_size']}: "
+        f"{number(found['wall_s'])} s in all, {number(found['train_s'])} s of it training, "
+        f"{number(found['compile_s'])} s compiling; {found['processes']} processes, {found['threads']} threads each; "
+        f"{found['models_at_once']} models at once; peak memory {found['peak_rss_bytes'] / 2**20:,.0f} MiB"
+    )
+    if found["resumed"]:
+        lines.append(f"{found['resumed']} models were finished by an earlier, interrupted run")
+    if found["best_rate"] is not None:
+        lines.append(f"best rate: {found['best_rate']:g}")
+    return "\n".join(lines)
