@@ -300,6 +300,7 @@ def test_an_export_of_another_version_may_lack_tables_and_columns(tmp_path):
 
     assert summary.launches.total == 1
     assert summary.kernel_names[0].name == "relu"
+    assert (summary.processes, summary.kernels.matched, summary.queue.median_ns) == (1, 1, 5.0)
     assert "1 rows of CUPTI_ACTIVITY_KIND_RUNTIME end before they start" in summary.warnings[0]
 
 

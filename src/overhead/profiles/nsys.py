@@ -58,6 +58,9 @@ def _events(export: Export) -> Events:
     activities, keys = _activities(export)
     calls, matched = _calls(export, keys)
     activities.call = matched
+    pids = {pid for pid, _ in calls.threads if pid}
+    if len(pids) == 1 and not _names_processes(export):
+        activities.process[:] = pids.pop()
     events = Events("nsys-sqlite", calls, activities, _ranges(export))
     if (activities.kind == Kind.GRAPH).any():
         events.graph_trace = "graph"
@@ -125,14 +128,14 @@ def _calls(export: Export, keys: Ints) -> tuple[Calls, Ints]:
     names, threads, texts = Codes(), Codes(), list[str]()
     kept = Columns(export.count(CALLS), start=np.int64, duration=np.uint32, name=np.uint8, thread=np.uint8)
     launches: list[tuple[Ints, Ints]] = []  # rows and keys, kept only where both APIs were traced
-    both = _both_apis(export)
+    both, processes = _both_apis(export), _names_processes(export)
     for table in (t for t in CALLS if t in export.tables):
         wanted = [export.column(table, c) for c in ("globalTid", "correlationId", "nameId")]
         for c in export.rows(table, wanted):
             name, rows = names(c[:, 4]), kept.rows
             texts += [api_name(export.string(number)) for number in list(names.code)[len(texts) :]]
             at = np.flatnonzero(_each(issues_work, texts)[name])
-            key = _key(_process(c[at, 2]), c[at, 3])
+            key = _key(_process(c[at, 2]) if processes else np.zeros_like(at), c[at, 3])
             _match(known, started_by, key, (rows + at).astype(np.int32))
             if both:
                 launch = _each(_launches, texts)[name[at]]
@@ -171,6 +174,11 @@ def _match(known: Ints, started_by: Ints, key: Ints, row: Ints) -> None:
     at = np.minimum(np.searchsorted(known, key), len(known) - 1)
     hit = (known[at] == key) & (key >= 0) & (started_by[at] < 0)
     started_by[at[hit][::-1]] = row[hit][::-1]
+
+
+def _names_processes(export: Export) -> bool:
+    """Whether activities say whose they are; very old exports do not."""
+    return any("globalPid" in export.tables[table] for table in ACTIVITIES if table in export.tables)
 
 
 def _both_apis(export: Export) -> bool:

@@ -38,6 +38,7 @@ def summarise(events: Events) -> ProfileSummary:
     span = _span(events)
     idle = [_idle(events, device) for device in range(len(activities.devices))]
     pids = {pid for pid, _ in calls.threads}.union(*(np.unique(f.process).tolist() for f in (activities, ranges)))
+    pids = pids - {0} or pids  # 0 stands for a process that an event does not name
     three, more = _three_times(events)
     names = np.unique(ranges.name)
     if not len(calls) and not len(activities):

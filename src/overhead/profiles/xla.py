@@ -176,7 +176,7 @@ def _outermost(events: list[Event]) -> list[Event]:
     ends: dict[str, int] = {}
     for e in sorted(events, key=lambda e: (e.start, -e.duration)):
         end = e.start + e.duration
-        last = ends.get(e.line, -(2**63))
+        last = ends.get(e.line, e.start)
         if e.start >= last:
             found.append(e)
         ends[e.line] = max(last, end)
