@@ -29,11 +29,19 @@ INSTALL = {
 }
 # Variables that change what is measured; recorded with every record when they are set.
 TELLING = (
-    *("OMP_", "OPENBLAS_", "MKL_", "BLIS_", "GOTO_", "NPROC", "MALLOC_", "GLIBC_TUNABLES"),
+    *("OMP_", "OPENBLAS_", "MKL_", "BLIS_", "GOTO_", "NPROC", "NPY_", "ONEDNN_", "DNNL_", "MALLOC_", "GLIBC_TUNABLES"),
     # TensorFlow's by their second word: Terraform's variables begin with TF_ too.
     *(f"TF_{word}" for word in ("NUM", "XLA", "CPP", "ENABLE", "DISABLE", "FORCE", "GPU", "CUD", "DETERM", "USE")),
     *("XLA_", "JAX_", "KERAS_", "CUPY_", "CUDA_VISIBLE", "NVIDIA_TF32"),
 )
+# Variables that keep a library from the CPU's best instructions, and what in their value says so.
+HOLDING_BACK = {
+    "NPY_DISABLE_CPU_FEATURES": "",
+    "ONEDNN_MAX_CPU_ISA": "",
+    "DNNL_MAX_CPU_ISA": "",
+    "MKL_ENABLE_INSTRUCTIONS": "",
+    "XLA_FLAGS": "--xla_cpu_max_isa",
+}
 # Kernel architectures of OpenBLAS for x86 by the instructions they use, poorest first.
 OPENBLAS_RANKS = {
     **dict.fromkeys(
@@ -263,7 +271,7 @@ def warnings(pools: list[dict[str, Any]], frameworks_found: dict[str, dict[str, 
 
     from overhead import disturbance
 
-    found = [*blas_warnings(pools, best_simd(cpu_flags()), dict(os.environ))]
+    found = [*blas_warnings(pools, best_simd(cpu_flags()), dict(os.environ)), *isa_warnings(dict(os.environ))]
     cores = cores_allowed()
     if cores < (os.cpu_count() or 1):
         found.append(
@@ -350,6 +358,15 @@ def blas_warnings(pools: list[dict[str, Any]], simd: str, env: dict[str, str]) -
             )
         )
     return found
+
+
+def isa_warnings(env: dict[str, str]) -> list[Warned]:
+    """Variables other than OpenBLAS's that hold a library back."""
+    return [
+        Warned(f"{name} is set", "a library may not use the CPU's best instructions", f"unset {name}")
+        for name, telling in HOLDING_BACK.items()
+        if env.get(name) and telling in env[name]
+    ]
 
 
 def doctor() -> dict[str, Any]:
