@@ -8,10 +8,11 @@ import json
 import shutil
 import subprocess
 import tempfile
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tornado.websocket import websocket_connect
+from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 BINARY = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
@@ -37,9 +38,13 @@ class Chromium:
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage"]
         where = ["--remote-debugging-port=0", f"--user-data-dir={self.profile}", "about:blank"]
         self.process = subprocess.Popen([BINARY, *flags, *where], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.runner = asyncio.Runner()
+        self.socket = self.runner.run(asyncio.wait_for(self._connected(), LIMIT_S))
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.runner.run(self._closed())
+        self.runner.close()
         self.process.terminate()
         self.process.wait(timeout=LIMIT_S)
         shutil.rmtree(self.profile, ignore_errors=True)
@@ -48,22 +53,26 @@ class Chromium:
         self, path: Path, script: str = "null", *, width: int = 1280, dark: bool = False, picture: bool = False
     ) -> Seen:
         """Open `path` from the disk at a width of so many CSS pixels; `script` is a JavaScript expression."""
-        return asyncio.run(asyncio.wait_for(self._open(path, script, width, dark, picture), LIMIT_S))
+        visit = _visit(self.socket, path, script, width, dark, picture)
+        return self.runner.run(asyncio.wait_for(visit, LIMIT_S))
 
-    async def _open(self, path: Path, script: str, width: int, dark: bool, picture: bool) -> Seen:
+    async def _connected(self) -> WebSocketClientConnection:
         port_file = self.profile / "DevToolsActivePort"
         while not (port_file.exists() and len(lines := port_file.read_text().splitlines()) == 2):
             await asyncio.sleep(0.05)
-        socket = await websocket_connect(f"ws://127.0.0.1:{lines[0]}{lines[1]}", max_message_size=2**28)
-        try:
-            return await _visit(socket, path, script, width, dark, picture)
-        finally:
-            socket.close()
+        return await websocket_connect(f"ws://127.0.0.1:{lines[0]}{lines[1]}", max_message_size=2**28)
+
+    async def _closed(self) -> None:
+        self.socket.close()
+        while await self.socket.read_message() is not None:
+            pass
+
+
+_numbers = count(1)
 
 
 async def _visit(socket: Any, path: Path, script: str, width: int, dark: bool, picture: bool) -> Seen:
     events: list[dict[str, Any]] = []
-    numbers = iter(range(1, 10_000))
 
     async def read() -> dict[str, Any]:
         text = await socket.read_message()
@@ -73,7 +82,7 @@ async def _visit(socket: Any, path: Path, script: str, width: int, dark: bool, p
         return message
 
     async def ask(method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
-        number = next(numbers)
+        number = next(_numbers)
         message = {"id": number, "method": method, "params": params, **({"sessionId": session} if session else {})}
         await socket.write_message(json.dumps(message))
         while (message := await read()).get("id") != number:
@@ -102,7 +111,8 @@ async def _visit(socket: Any, path: Path, script: str, width: int, dark: bool, p
         shot = await ask("Page.captureScreenshot", session, captureBeyondViewport=True, clip=clip)
         png = base64.b64decode(shot["data"])
     await ask("Target.closeTarget", targetId=target)
-    return Seen(found["result"].get("value"), _errors(events), _requests(events), png)
+    own = [event for event in events if event.get("sessionId") == session]  # not what an earlier page said late
+    return Seen(found["result"].get("value"), _errors(own), _requests(own), png)
 
 
 def _errors(events: list[dict[str, Any]]) -> list[str]:

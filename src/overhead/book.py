@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -172,7 +173,8 @@ def _jupyter_book(source: Path, out: Path) -> Path:
         "--path-output", str(out), "--toc", str(source / "_toc.yml"), "--config", str(source / "_config.yml"),
         "--warningiserror", "--keep-going", "--all", "--quiet",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, cwd=source)
+    plain = {**os.environ, "NO_COLOR": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=source, env=plain)
     page = out / "_build" / "html"
     if done.returncode != 0 or not (page / "index.html").exists():
         lines = [line for line in (done.stderr + done.stdout).splitlines() if re.search(r"WARNING|ERROR|rror:", line)]

@@ -1,0 +1,104 @@
+"""A book of made-up results: two hosts with what a real run leaves, built once a session."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+
+from overhead import book, execute, records
+from overhead.records import Record, Samples, Timing
+from overhead.studies.batch_sweep import BatchSweep
+from overhead.workload import Workload
+
+SWEEP = "05-batch-sweep"
+CPU_HOST, GPU_HOST = "cpu-box", "gpu-box"
+FACTS: dict[str, Any] = {
+    "cpu_model": "Made <Up> CPU | model_1", "architecture": "x86_64", "cores_present": 4, "cores_allowed": 4,
+    "memory_bytes": 2**34, "os": "Linux 6.1", "python": "3.12.1", "gpus": [],
+}  # fmt: skip
+GPU = {"name": "Made-Up GPU 9000", "driver": "555.1", "memory_mib": "81559"}
+
+
+def record(loop: str, seconds: float, size: int = 32, device: str = "cpu", **more: Any) -> Record:
+    """A timed case around `seconds` an epoch, eleven rounds in one process."""
+    workload = Workload(batch_size=size)
+    values = (seconds * np.random.default_rng(len(loop) + size).uniform(0.97, 1.03, 11)).tolist()
+    wall = Samples(clock="wall", steps=workload.steps, process=0, round=list(range(11)), seconds=values)
+    fields: dict[str, Any] = {
+        "host": CPU_HOST, "notebook": SWEEP, "status": "ok", "loop": loop, "device": device, "threads": 4,
+        "workload": {**workload.model_dump(mode="json"), "steps": workload.steps, "images_seen": workload.images_seen},
+        "timing": Timing(first_s=2 * seconds, stopped="target", samples=[wall]), "val_accuracy": [0.93],
+        "versions": {"numpy": "2.0.0"}, "started": "2026-01-01T00:00:00Z", "commit": "0123456789abcdef", "dirty": False,
+        "code_sha256": "f" * 64,
+    }  # fmt: skip
+    return Record(**{**fields, **more})
+
+
+def sweep(gpu: bool = False) -> list[Record]:
+    """A batch sweep: Keras slow, one compiled epoch fast; on a GPU host also a GPU row that is slower at 32."""
+    found = [
+        record(loop, seconds * scale, size)
+        for loop, seconds in (("keras-fit", 1.2), ("numpy", 0.2), ("jax-epoch", 0.1))
+        for size, scale in ((32, 1.0), (512, 0.4))
+    ]
+    failed = {"status": "declined", "reason": "tensorflow: <not> installed", "timing": None, "val_accuracy": None}
+    found.append(record("keras-fit-validated", 1.0, **failed))
+    return [*found, record("cupy", 0.3, device="gpu"), record("cupy", 0.02, 512, device="gpu")] if gpu else found
+
+
+def write_host(results: Path, host: str, found: list[Record], facts: dict[str, Any] | None = None) -> Path:
+    """What `overhead run` leaves for one chapter: the pair, and the host's facts. Returns the host's folder."""
+    folder = results / host
+    folder.mkdir(parents=True)
+    chapter = BatchSweep.checked(host=host)
+    records.write(folder / f"{SWEEP}.jsonl", found)
+    (folder / "host.json").write_text(json.dumps(facts or FACTS))
+    calls = {"sentence": chapter.sentence, "figure": chapter.figure, "table": chapter.table}
+    cells = [
+        nbformat.v4.new_markdown_cell("# Batch size\n\nHow much of the time is per step?"),
+        code("# parameters\nhost: str = 'local'  # folder", tags=["parameters"]),
+        code(f"# Parameters\nhost = '{host}'", tags=["injected-parameters"]),
+        code("records = study.measure()", tags=["remove-output"]),
+        *(code(f"study.{name}(records)", show(found)) for name, show in calls.items()),
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    language = {"name": "python", "pygments_lexer": "ipython3"}
+    page = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "language_info": language})
+    page.metadata["overhead"] = {"records_sha256": execute.checksum(folder / f"{SWEEP}.jsonl")}
+    nbformat.write(page, folder / f"{SWEEP}.ipynb")
+    return folder
+
+
+def code(source: str, shown: Any = None, tags: list[str] | None = None) -> Any:
+    """A code cell that was run, with `shown` as IPython would have kept it."""
+    data: dict[str, Any] = {}
+    if hasattr(shown, "_repr_mimebundle_"):
+        data = shown._repr_mimebundle_()
+    elif hasattr(shown, "_repr_html_"):
+        data = {"text/html": shown._repr_html_()}
+    elif hasattr(shown, "_repr_markdown_"):
+        data = {"text/markdown": shown._repr_markdown_()}
+    outputs = [nbformat.v4.new_output("execute_result", data=data, execution_count=1)] if data else []
+    return nbformat.v4.new_code_cell(source, execution_count=1, outputs=outputs, metadata={"tags": tags or []})
+
+
+@cache
+def results() -> Path:
+    """Results of a CPU host and a GPU host, with a file that belongs to no chapter; not to be changed."""
+    folder = Path(tempfile.mkdtemp(prefix="overhead-results-"))
+    write_host(folder, CPU_HOST, sweep())
+    write_host(folder, GPU_HOST, sweep(gpu=True), {**FACTS, "gpus": [GPU]})
+    (folder / CPU_HOST / "99-unknown.ipynb").write_text("{}")
+    return folder
+
+
+@cache
+def html() -> Path:
+    """The book of `results()`, built once; returns the folder of its pages."""
+    return book.build(results(), Path(tempfile.mkdtemp(prefix="overhead-book-"))).parent

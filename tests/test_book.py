@@ -1,0 +1,397 @@
+"""The book: what it refuses, what is generated, and that every page, link, figure and download is there."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import shutil
+import socket
+import string
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import nbformat
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+import sample_book
+from overhead import book, fragments
+from overhead.book import BookError
+from overhead.loops import LOOPS
+from overhead.studies import STUDIES
+from overhead.studies.base import checkout
+from sample_book import CPU_HOST, GPU_HOST, SWEEP
+
+ROOT = checkout()
+assert ROOT is not None
+
+
+class Page(HTMLParser):
+    """Identifiers, links, loaded resources and images of one page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.images: list[dict[str, str | None]] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.ids |= {value for value in (given.get("id"), given.get("name")) if value}
+        if tag == "a" and (href := given.get("href")):
+            self.links.append(href)
+        elif address := given.get("src") or (given.get("href") if tag == "link" else None):
+            self.loaded.append(address)
+        if tag == "img":
+            self.images.append(given)
+
+
+@pytest.fixture(scope="module")
+def html() -> Path:
+    return sample_book.html()
+
+
+@pytest.fixture(scope="module")
+def pages(html: Path) -> dict[Path, Page]:
+    return {path: Page(path) for path in html.rglob("*.html") if "_static" not in path.parts}
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """One host's results that a test may spoil."""
+    sample_book.write_host(tmp_path / "results", CPU_HOST, sample_book.sweep())
+    return tmp_path / "results"
+
+
+# --- the whole book ---------------------------------------------------------------------------------------------------
+
+
+def test_every_page_of_the_table_of_contents_exists_with_its_figures(html: Path) -> None:
+    hosts = {CPU_HOST: [SWEEP], GPU_HOST: [SWEEP]}
+    listed = [page["file"] for part in book.contents(hosts)["parts"] for page in part["chapters"]]
+
+    assert {f"results/{host}/{SWEEP}" for host in hosts} < set(listed)
+    for page in [book.contents(hosts)["root"], *listed]:
+        assert (html / f"{page}.html").stat().st_size > 1000, page
+    for host in hosts:
+        text = (html / "results" / host / f"{SWEEP}.html").read_text()
+        for kind, marker in book.OUTPUTS.items():
+            assert text.count(marker) == 1, (host, kind)
+
+
+def test_every_link_inside_the_book_leads_somewhere(html: Path, pages: dict[Path, Page]) -> None:
+    dead = []
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlparse(link)
+            if parts.scheme or link == "#":
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            known = pages.get(target)
+            if not target.exists() or (parts.fragment and known and unquote(parts.fragment) not in known.ids):
+                dead.append(f"{path.relative_to(html)}: {link}")
+
+    assert not dead
+
+
+def test_pages_load_nothing_from_elsewhere(html: Path, pages: dict[Path, Page]) -> None:
+    for path, page in pages.items():
+        for address in page.loaded:
+            assert address.startswith("data:") or not (urlparse(address).scheme or urlparse(address).netloc), path
+            assert address.startswith("data:") or (path.parent / urlparse(address).path).exists(), (path, address)
+        text = path.read_text(encoding="utf-8")
+        for absent in ("mathjax", "require.js", "unpkg.com", "jsdelivr", "cdnjs", "googleapis"):
+            assert absent not in text.lower(), (path, absent)
+
+
+def test_downloads_are_the_records_themselves(html: Path) -> None:
+    page = html / "results" / GPU_HOST / f"{SWEEP}.html"
+    links = [link for link in Page(page).links if "_downloads" in link]
+
+    for name in (f"{SWEEP}.jsonl", "host.json"):
+        link = next(link for link in links if link.endswith(name))
+        assert (page.parent / link).read_bytes() == (sample_book.results() / GPU_HOST / name).read_bytes()
+
+
+def test_the_exhibit_shows_every_loop_under_its_label_and_every_line_of_its_file(html: Path) -> None:
+    page = Page(html / "book" / "loops.html")
+    text = fragments.loops_page(ROOT)
+
+    for name, info in LOOPS.items():
+        assert f"loop-{name}" in page.ids
+        shown = text[text.index(f"(loop-{name})=") :]
+        first = re.search(r"^class (\w+)", shown, re.M)
+        assert first is not None
+        assert first[1] == info.cls
+    shown_lines = text.splitlines()
+    for module in {info.module for info in LOOPS.values()}:
+        source = (ROOT / "src" / "overhead" / "loops" / f"{module}.py").read_text().splitlines()
+        assert {line for line in source if line.strip()} <= set(shown_lines)
+
+
+def test_line_numbers_of_the_exhibit_are_those_of_the_file() -> None:
+    text = fragments.loops_page(ROOT)
+    source = (ROOT / "src" / "overhead" / "loops" / "numpy_.py").read_text().splitlines()
+    blocks = re.findall(r"`numpy_\.py`.*?(?=\n## )", text, re.S)[0]
+
+    for start, code in re.findall(r":lineno-start: (\d+)\n\n(.*?)\n````", blocks, re.S):
+        assert source[int(start) - 1] == code.splitlines()[0]
+
+
+def test_nothing_tells_where_or_by_whom_the_book_was_built(html: Path) -> None:
+    private = {str(ROOT), str(html.parent), str(sample_book.results()), f"{Path.home()}/"}
+    # A name such as "vm" or "root" is a word of the book as well.
+    private |= {name for name in (getpass.getuser(), socket.gethostname()) if len(name) > 4}
+    for path in html.rglob("*"):
+        if path.suffix in (".html", ".js", ".ipynb", ".md", ".json", ".jsonl", ".txt"):
+            text = path.read_text(encoding="utf-8")
+            assert not [word for word in private if word in text], path
+
+
+def test_a_page_ends_with_its_provenance(html: Path) -> None:
+    text = (html / "results" / CPU_HOST / f"{SWEEP}.html").read_text()
+
+    assert text.rindex("Where these numbers come from") > text.index(book.OUTPUTS["tables"])
+    assert '<code class="docutils literal notranslate"><span class="pre">0123456789</span></code>' in text
+    assert "no disturbance was noticed" in text
+
+
+def test_parameters_stay_readable_and_calls_are_shown_small(html: Path) -> None:
+    text = (html / "results" / CPU_HOST / f"{SWEEP}.html").read_text()
+
+    assert "tag_injected-parameters" in text
+    assert CPU_HOST in text[text.index("tag_injected-parameters") :][:1500]
+    assert text.count("tag_call") == 4
+    assert "tag_call tag_injected" not in text
+
+
+def test_values_from_a_host_never_become_markup(html: Path) -> None:
+    intro = (html / "book" / "intro.html").read_text()
+
+    assert "Made &lt;Up&gt; CPU | model_1" in intro
+    assert "&lt;not&gt; installed" in (html / "results" / CPU_HOST / f"{SWEEP}.html").read_text()
+
+
+# --- nothing measured -------------------------------------------------------------------------------------------------
+
+
+def test_a_book_without_results_says_that_no_host_has_been_measured(tmp_path: Path) -> None:
+    index = book.build(tmp_path / "nothing", tmp_path / "out")
+
+    intro = (index.parent / "book" / "intro.html").read_text()
+    assert "No host has been measured" in intro
+    assert "not measured on any host yet" in (index.parent / "book" / "article.html").read_text()
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def spoil(folder: Path, change: Any) -> None:
+    """Apply `change` to the executed notebook of a host."""
+    notebook = nbformat.read(folder / f"{SWEEP}.ipynb", as_version=4)
+    change(notebook)
+    nbformat.write(notebook, folder / f"{SWEEP}.ipynb")
+
+
+def strip_all(notebook: Any) -> None:
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = []
+
+
+def strip_the_figure(notebook: Any) -> None:
+    next(cell for cell in notebook.cells if "figure" in cell.source).outputs = []
+
+
+def add_an_error(notebook: Any) -> None:
+    notebook.cells[-1].outputs = [nbformat.v4.new_output("error", ename="ValueError", evalue="no", traceback=[])]
+
+
+def add_a_widget(notebook: Any) -> None:
+    view = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "Slider"}
+    notebook.cells[-1].outputs = [nbformat.v4.new_output("display_data", data=view)]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (strip_all, r"\(study\.sentence\(records\)\) has no output"),
+        (strip_the_figure, r"\(study\.figure\(records\)\) has no output"),
+        (add_an_error, r"\(study\.table\(records\)\) ended in an error"),
+        (add_a_widget, r"\(study\.table\(records\)\) shows a widget"),
+    ],
+)
+def test_a_notebook_that_lost_its_outputs_is_named(results: Path, tmp_path: Path, change: Any, says: str) -> None:
+    spoil(results / CPU_HOST, change)
+
+    with pytest.raises(BookError, match=rf"results/{CPU_HOST}/{SWEEP}\.ipynb: code cell \d {says}"):
+        book.build(results, tmp_path / "out")
+
+
+def test_records_of_another_run_are_refused(results: Path, tmp_path: Path) -> None:
+    with (results / CPU_HOST / f"{SWEEP}.jsonl").open("a") as lines:
+        lines.write("\n")
+
+    with pytest.raises(BookError, match=rf"{SWEEP}\.ipynb and {SWEEP}\.jsonl are not of one run"):
+        book.build(results, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", [f"{SWEEP}.ipynb", f"{SWEEP}.jsonl", "host.json"])
+def test_a_missing_file_is_named(results: Path, tmp_path: Path, name: str) -> None:
+    (results / CPU_HOST / name).unlink()
+
+    with pytest.raises(BookError, match=rf"results/{CPU_HOST}/{re.escape(name)} is missing"):
+        book.build(results, tmp_path / "out")
+
+
+def test_a_warning_fails_the_build_names_the_page_and_leaves_the_old_book(results: Path, tmp_path: Path) -> None:
+    old = tmp_path / "out" / "html" / "index.html"
+    old.parent.mkdir(parents=True)
+    old.write_text("the book of an earlier build")
+
+    def refer_to_nothing(notebook: Any) -> None:
+        notebook.cells.append(nbformat.v4.new_markdown_cell("See {ref}`there-is-no-such-label`."))
+
+    spoil(results / CPU_HOST, refer_to_nothing)
+
+    with pytest.raises(BookError, match=rf"results/{CPU_HOST}/{SWEEP}.*there-is-no-such-label") as error:
+        book.build(results, tmp_path / "out")
+    assert str(tmp_path) not in str(error.value)
+    assert old.read_text() == "the book of an earlier build"
+
+
+def test_a_page_that_was_not_built_or_lost_its_figure_is_named(html: Path, tmp_path: Path) -> None:
+    source, copy = html.parent / "source", tmp_path / "html"
+    shutil.copytree(html, copy)
+    hosts = {CPU_HOST: [SWEEP]}
+    book.check(source, copy, hosts)
+    page = copy / "results" / CPU_HOST / f"{SWEEP}.html"
+
+    page.write_text(page.read_text().replace(book.OUTPUTS["figures"], ""))
+    with pytest.raises(BookError, match=r"shows 0 figures, its notebook made 1"):
+        book.check(source, copy, hosts)
+
+    page.write_text("x" * (book.MAX_PAGE_BYTES + 1))
+    with pytest.raises(BookError, match=f"must be at most {book.MAX_PAGE_BYTES} bytes"):
+        book.check(source, copy, hosts)
+
+    page.unlink()
+    with pytest.raises(BookError, match=rf"results/{CPU_HOST}/{SWEEP}\.html was not built"):
+        book.check(source, copy, hosts)
+
+    (copy / "book" / "glossary.html").unlink()
+    with pytest.raises(BookError, match=r"book/glossary\.html was not built"):
+        book.check(source, copy, {})
+
+
+# --- what is generated ------------------------------------------------------------------------------------------------
+
+
+def test_adding_a_host_changes_the_contents_and_nothing_else() -> None:
+    one, two = (book.contents(hosts) for hosts in ({"a": [SWEEP]}, {"a": [SWEEP], "b": [SWEEP]}))
+
+    added = [part for part in two["parts"] if part not in one["parts"]]
+    assert added == [{"caption": "Measured on b", "chapters": [{"file": f"results/b/{SWEEP}"}]}]
+
+
+def test_a_headline_gives_the_ratio_of_the_records_and_both_devices() -> None:
+    text = fragments.headline_of(
+        GPU_HOST, sample_book.sweep(gpu=True), {**sample_book.FACTS, "gpus": [sample_book.GPU]}
+    )
+
+    ratios = {name: float(found) for found, name in re.findall(r"\*\*([\d.]+) \[.*?\[([\w-]+)\]\(loop-", text)}
+    assert "Fastest: [jax-epoch](loop-jax-epoch) on the CPU" in text
+    assert ratios["keras-fit"] == pytest.approx(12, rel=0.06)
+    assert ratios["cupy"] == pytest.approx(3, rel=0.06)
+    assert "the GPU's fastest loop, [cupy]" in text
+    assert "48,000 images at batch size 32, 1,500 updates" in text
+    assert "measure again" not in text
+
+
+def test_a_headline_says_no_difference_where_the_interval_holds_one() -> None:
+    same = [sample_book.record("jax-epoch", 0.1), sample_book.record("keras-fit", 0.1)]
+
+    assert "no difference shown" in fragments.headline_of(CPU_HOST, same, sample_book.FACTS)
+
+
+def test_a_headline_of_a_disturbed_run_says_so() -> None:
+    found = [r.model_copy(update={"disturbed": ["steal time 9% of the cores"]}) for r in sample_book.sweep()]
+
+    assert "measure again" in fragments.headline_of(CPU_HOST, found, sample_book.FACTS)
+
+
+def test_a_host_without_a_batch_sweep_has_no_headline() -> None:
+    assert "no headline yet" in fragments.headline_of(CPU_HOST, [], sample_book.FACTS)
+
+
+def test_a_missing_gpu_host_is_said_and_a_measured_one_is_not_denied() -> None:
+    results = sample_book.results()
+
+    assert "No GPU host has been measured" in fragments.headline(results, {CPU_HOST: [SWEEP]})
+    assert "No GPU host" not in fragments.headline(results, {CPU_HOST: [SWEEP], GPU_HOST: [SWEEP]})
+
+
+def test_chapter_links_say_where_a_chapter_stands() -> None:
+    text = "See {chapter}`05-batch-sweep` and {chapter}`98-none`."
+
+    measured = fragments.expand(text, ROOT, {"b": [SWEEP], "a": [SWEEP]})
+    assert f"({{doc}}`b </results/b/{SWEEP}>`, {{doc}}`a </results/a/{SWEEP}>`)" in measured
+    assert r"chapter 98\-none (not in this copy of the book yet)" in measured
+    assert "not measured on any host yet" in fragments.expand(text, ROOT, {"c": []})
+
+
+@given(st.text(alphabet=string.printable + "äß–µ", max_size=60))
+def test_plain_shows_any_text_letter_by_letter(text: str) -> None:
+    words = " ".join(text.split())
+
+    tokens = MarkdownIt("commonmark").parseInline(fragments.plain(text))[0].children or []
+    assert "".join(token.content for token in tokens) == words
+    assert {token.type for token in tokens} <= {"text", "text_special"}
+
+
+def test_every_chapter_that_the_prose_names_is_numbered_as_the_studies_are() -> None:
+    named = {stem for page in (ROOT / "book").rglob("*.md") for stem in fragments.CHAPTER.findall(page.read_text())}
+    by_number = {stem[:2]: stem for stem in STUDIES}
+
+    assert named
+    for stem in named:
+        assert by_number.get(stem[:2], stem) == stem, f"the prose says {stem}, the book has {by_number[stem[:2]]}"
+
+
+def test_answers_of_the_workshop_print_no_measured_figure() -> None:
+    text = (ROOT / "book" / "workshop" / "questions.md").read_text()
+
+    assert not re.findall(r"\d\s*(?:ms|us|µs|seconds|s|times|%)(?![\w-])", text)
+
+
+def test_configuration_never_executes_a_notebook() -> None:
+    configuration = yaml.safe_load((ROOT / "_config.yml").read_text())
+
+    assert configuration["execute"]["execute_notebooks"] == "off"
+    assert configuration["only_build_toc_files"] is True
+    assert {".venv", "_build"} <= set(configuration["exclude_patterns"])
+
+
+@pytest.mark.parametrize("source", ["study.table(records)", "a = 1\nf(a)\n"])
+def test_a_cell_that_ends_in_an_expression_must_show_something(source: str) -> None:
+    assert book.ends_in_expression(source)
+
+
+@pytest.mark.parametrize("source", ["", "a = f()", "f();", "import numpy", "%%bash\nls", "for x in y:\n    f(x)"])
+def test_other_cells_need_not(source: str) -> None:
+    assert not book.ends_in_expression(source)
+
+
+def test_records_are_not_executed_notebooks(results: Path) -> None:
+    page = book.as_page(results / CPU_HOST, SWEEP)
+
+    assert json.loads((results / CPU_HOST / f"{SWEEP}.ipynb").read_text())["cells"] != page["cells"]
+    assert "tags" not in page["cells"][0]["metadata"] or "call" not in page["cells"][0]["metadata"]["tags"]
