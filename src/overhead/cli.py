@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,14 +106,16 @@ def run(
     shared = {"host": host, "preset": preset, "devices": [device], **given}
     for stem in stems:  # everything is checked before anything is measured
         execute.find(stem)
-        fields = study(stem).model_fields
-        unknown = [name for name in given if name not in fields]
-        if unknown and (len(stems) == 1 or all(n not in study(s).model_fields for s in stems for n in unknown)):
-            raise ParameterError(f"{stem} has no parameter {', '.join(unknown)}; it has {', '.join(fields)}")
-        study(stem).checked(**{k: v for k, v in shared.items() if k in fields}).usable_devices()
-    folder = results or results_folder()
+    known = {name: None for stem in stems for name in study(stem).model_fields}
+    if unknown := [name for name in given if name not in known]:
+        whose = stems[0] if len(stems) == 1 else "the notebooks"
+        raise ParameterError(f"-p must be a parameter of {whose} ({', '.join(known)}), got {', '.join(unknown)}")
     for stem in stems:
-        if if_missing and execute.is_complete(folder, host, [stem]):
+        study(stem).checked(**{k: v for k, v in shared.items() if k in study(stem).model_fields}).usable_devices()
+    folder = results or results_folder()
+    os.environ.setdefault("OVERHEAD_RUN", f"{time.time_ns()}-{os.getpid()}")  # chapters share one calibration
+    for stem in stems:
+        if if_missing and execute.is_complete(folder, str(shared["host"]), [stem]):
             click.echo(f"{stem}: measured already (ask for it again with FRESH=1, or without --if-missing)", err=True)
             continue
         click.echo(f"{stem}: measuring on {host}, preset {preset}", err=True)
@@ -156,8 +159,10 @@ def book(results: Path | None, out: Path) -> None:
 @click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
 @click.option("--force", is_flag=True, help="Measure although another measurement runs; records are marked.")
 @click.option("--self-check", is_flag=True, help="Measure the harness itself instead: at most ten minutes.")
+@click.option("--calibrate", is_flag=True, help="Measure the host's ceilings and floors instead, and keep them.")
+@click.option("--host", default="local", show_default=True, help="Whose calibration it is: a folder under results.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def bench(self_check: bool, as_json: bool, **options: Any) -> None:
+def bench(self_check: bool, calibrate: bool, host: str, as_json: bool, **options: Any) -> None:
     """Time loops against the measured floor, without a notebook.
 
     Example: overhead bench --loops numpy,keras-fit,jax-epoch --batch-sizes 32,512 --json
@@ -166,6 +171,9 @@ def bench(self_check: bool, as_json: bool, **options: Any) -> None:
 
     if self_check:
         _check_the_harness(as_json, options["force"])
+        return
+    if calibrate:
+        _calibrate(host, options["device"], options["preset"], options["force"], as_json)
         return
     found = benches.bench(**options, say=lambda line: click.echo(line, err=True))
     click.echo(json.dumps(found, allow_nan=False) if as_json else benches.as_text(found))
@@ -182,6 +190,20 @@ def _check_the_harness(as_json: bool, force: bool) -> None:
         raise click.ClickException(f"{len(wrong)} of {len(found)} properties do not hold: {', '.join(wrong)}")
 
 
+def _calibrate(host: str, device: str, preset: str, force: bool, as_json: bool) -> None:
+    """Measure this host's ceilings and floors and keep them with its results."""
+    from overhead import calibration, runner
+    from overhead.studies.base import results_folder
+    from overhead.studies.flop_bound import FlopBound
+
+    study = FlopBound.checked(host=host, preset=preset, devices=[device])
+    study.check_host()
+    found = calibration.calibrate(
+        study.host, study.usable_devices(), runner.PRESETS[preset], results_folder(), force=force
+    )
+    click.echo(json.dumps(found, allow_nan=False) if as_json else calibration.as_text(found))
+
+
 @cli.command()
 @click.option("--batch-size", default=32, show_default=True)
 @click.option("--layers", default="784,128,10", show_default=True, callback=_numbers("--layers"))
@@ -189,6 +211,9 @@ def _check_the_harness(as_json: bool, force: bool) -> None:
 @click.option("--remainder", type=click.Choice(["drop", "keep"]), default="drop", show_default=True)
 @click.option("--peak-tflops", type=float, help="A peak in TFLOPS (1e12 FLOP/s).")
 @click.option("--device-model", help='A published device, such as "Quadro RTX 5000".')
+@click.option("--host", help="A host whose ceilings were measured: a folder under results.")
+@click.option("--device", type=click.Choice(["cpu", "gpu"]), default="cpu", show_default=True, help="With --host.")
+@results_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def bounds(
     batch_size: int,
@@ -197,6 +222,9 @@ def bounds(
     remainder: str,
     peak_tflops: float | None,
     device_model: str | None,
+    host: str | None,
+    device: str,
+    results: Path | None,
     as_json: bool,
 ) -> None:
     """FLOPs, bytes and the least time a training step could take.
@@ -204,6 +232,8 @@ def bounds(
     Example: overhead bounds --batch-size 32 --peak-tflops 11
     """
     from overhead import bounds as limits
+    from overhead import calibration
+    from overhead.studies.base import results_folder
     from overhead.workload import TRAINING_IMAGES, Workload
 
     workload = Workload(
@@ -212,11 +242,12 @@ def bounds(
         images=TRAINING_IMAGES if images is None else images,
         remainder=remainder,  # type: ignore[arg-type]
     )
-    if peak_tflops is not None and device_model is not None:
-        raise click.UsageError("--peak-tflops and --device-model exclude each other")
+    if sum(given is not None for given in (peak_tflops, device_model, host)) > 1:
+        raise click.UsageError("--peak-tflops, --device-model and --host exclude each other")
     peak = peak_tflops * 1e12 if peak_tflops is not None else None
     try:
-        found = limits.report(workload, peak_flops_per_s=peak, device_model=device_model)
+        ceilings = calibration.of_host(results or results_folder(), host, device) if host is not None else None
+        found = limits.report(workload, peak_flops_per_s=peak, device_model=device_model, ceilings=ceilings)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     click.echo(json.dumps(found, allow_nan=False) if as_json else limits_text(found))
