@@ -27,7 +27,7 @@ MORE = 1.25  # times the steps of arm a that arm b takes beside a load
 PAIRS_IN_TURN = 24  # of an injection trial, between looks at the interval
 CLOSE = 0.0025  # half-width at which a trial ends, a share
 SHORT_MS, LONG_MS = 2.0, 12.0  # of one sample: for the many of a loop against itself, and for all others
-LOAD_PAIRS = 40  # one after the other; interleaved are twice as many, to see the load come and go twice
+LOAD_PAIRS = 30  # one after the other; interleaved are twice as many, to see the load come and go twice
 
 # 100 steps of the book's network: long enough to be a sample, short enough to agree with the reference quickly.
 WORKLOAD = Workload(images=3200)
@@ -52,19 +52,20 @@ def arm(name: str, loop: str = "numpy", threads: int = 1) -> Contestant:
 def _take(
     contestants: list[Contestant],
     bench: Bench,
+    workload: Workload,
     take_turn: Callable[[Turn, int], None] | None = None,
     rounds: int = 1,
     processes: int = 1,
 ) -> list[Case]:
     preset = bench.preset._replace(target=0.0, budget_s=float("inf"), processes=processes, rounds=(rounds, rounds))
-    return runner.time_cases(contestants, [WORKLOAD], bench._replace(preset=preset), take_turn)
+    return runner.time_cases(contestants, [workload], bench._replace(preset=preset), take_turn)
 
 
 def _records(cases: list[Case], bench: Bench) -> list[Record]:
     return [record for case in cases for record in case.op_records(bench.provenance)]
 
 
-def in_one_process(bench: Bench, sizes: Sizes) -> list[Record]:
+def in_one_process(bench: Bench, sizes: Sizes, workload: Workload = WORKLOAD) -> list[Record]:
     """The clock, a loop against itself, injected slowdowns, and a step timed op by op, in one NumPy worker."""
 
     def take(turn: Turn, round_: int) -> None:
@@ -76,7 +77,7 @@ def in_one_process(bench: Bench, sizes: Sizes) -> list[Record]:
         for op_round in range(4):
             runner.time_ops(turn, op_round)
 
-    return _records(_take([arm("a")], bench, take), bench)
+    return _records(_take([arm("a")], bench, workload, take), bench)
 
 
 def steps_for(turn: Turn, ms: float) -> int:
@@ -114,7 +115,7 @@ def injected(turn: Turn, percent: int, trial: int, limit_s: float) -> None:
             return
 
 
-def in_fresh_processes(bench: Bench, sizes: Sizes) -> list[Record]:
+def in_fresh_processes(bench: Bench, sizes: Sizes, workload: Workload = WORKLOAD) -> list[Record]:
     """A loop against itself in two fresh processes, `sizes.fresh` times; a record an arm with a series a process."""
 
     def take(turn: Turn, round_: int) -> None:
@@ -123,11 +124,11 @@ def in_fresh_processes(bench: Bench, sizes: Sizes) -> list[Record]:
         name = dict(turn.case.contestant.env)["OVERHEAD_ARM"]
         turn.case.keep(f"fresh/{name}", turn.steps, turn.process, round_, answer["wall_ns"])
 
-    cases = _take([arm("a"), arm("b")], bench, take, rounds=PAIRS, processes=sizes.fresh)
+    cases = _take([arm("a"), arm("b")], bench, workload, take, rounds=PAIRS, processes=sizes.fresh)
     return _records(cases, bench)
 
 
-def beside_a_load(bench: Bench, sizes: Sizes) -> list[Record]:
+def beside_a_load(bench: Bench, sizes: Sizes, workload: Workload = WORKLOAD) -> list[Record]:
     """A loop against `MORE` of itself, quietly, then with a load on the same core that comes and goes.
 
     The load is away while one arm's samples could all be taken, then there for as long as the other arm's take
@@ -146,7 +147,7 @@ def beside_a_load(bench: Bench, sizes: Sizes) -> list[Record]:
             with load(core, a_s, 2 * MORE * a_s):
                 _alternate(turn, f"load one-after-the-other {trial}", steps, LOAD_PAIRS, interleaved=False, **more)
 
-    return _records(_take([arm("a")], bench, take), bench)
+    return _records(_take([arm("a")], bench, workload, take), bench)
 
 
 def _a_core() -> int:
@@ -187,20 +188,22 @@ def load(core: int, away_s: float, there_s: float) -> Iterator[None]:
         process.communicate()
 
 
-def unsynchronised(bench: Bench, sizes: Sizes) -> list[Record]:
+def unsynchronised(bench: Bench, sizes: Sizes, workload: Workload = WORKLOAD) -> list[Record]:
     """Contestants that do not wait for their pretended device, and one that does; a record each."""
     fakes = [arm(f"{n}", "overhead.fake_device:Unsynchronised") for n in range(sizes.fakes)]
-    cases = _take([*fakes, arm("a", "overhead.fake_device:Synchronised")], bench, runner.time_epochs)
+    cases = _take([*fakes, arm("a", "overhead.fake_device:Synchronised")], bench, workload, runner.time_epochs)
     return [case.record(bench.provenance) for case in cases]
 
 
-def of_devices(bench: Bench, contestants: list[Contestant], rounds: int = 7) -> list[Record]:
-    """Cold and steady runs of a whole epoch, each on both clocks; a record a contestant."""
+def of_devices(
+    contestants: list[Contestant], bench: Bench, workload: Workload = WORKLOAD, rounds: int = 7
+) -> list[Record]:
+    """Whole epochs, the first cold, each on both clocks; a record a contestant."""
 
     def take(turn: Turn, round_: int) -> None:
-        turn.worker.ask("run", steps=turn.few)
-        answer = turn.worker.ask("run", steps=turn.case.workload.steps)
+        answer = turn.worker.ask("run", steps=workload.steps)
         for clock in ("dispatch", "wall"):
-            turn.case.keep(clock, turn.case.workload.steps, turn.process, round_, answer[f"{clock}_ns"])
+            turn.case.keep(clock, workload.steps, turn.process, round_, answer[f"{clock}_ns"])
 
-    return [case.record(bench.provenance) for case in _take(contestants, bench, take, rounds)]
+    cases = _take(contestants, bench, workload, take, rounds)
+    return [case.record(bench.provenance) for case in cases]

@@ -14,7 +14,6 @@ from overhead.experiments import PAIRS, SHARES, Sizes
 from overhead.loops.base import Op, nothing_to_wait_for
 from overhead.records import Record
 from overhead.stats import Interval
-from overhead.studies.base import revision
 
 CALLED_DIFFERENT = (0.025, 0.076)  # the share of comparisons of a loop with itself that may be, at the 5 % level
 POINTS = 0.005  # an injected slowdown is recovered within this, or the interval's half-width
@@ -52,9 +51,7 @@ class Property(NamedTuple):
 
 def run(say: Callable[[str], None], sizes: Sizes = WHOLE, force: bool = False) -> list[Property]:
     """The whole battery, at most ten minutes on a quiet host. Raises `runner.Busy` beside another measurement."""
-    commit, dirty = revision()
-    provenance = {"host": "local", "notebook": "self-check", "commit": commit, "dirty": dirty}
-    bench = runner.Bench(runner.PRESETS["full"], provenance, say, force=force)
+    bench = runner.Bench(runner.PRESETS["full"], {"host": "local", "notebook": "self-check"}, say, force=force)
     found = []
     for title, properties in battery(bench, sizes):
         say(f"{title} …")

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from overhead.studies.base import Study
 
 STUDIES: dict[str, tuple[str, str]] = {
+    "00-clocks": ("clocks", "Clocks"),
     "01-per-op-breakdown": ("per_op", "PerOp"),
+    "02-flop-lower-bound": ("flop_bound", "FlopBound"),
     "05-batch-sweep": ("batch_sweep", "BatchSweep"),
     "06-overhead-ladder": ("ladder", "OverheadLadder"),
 }
