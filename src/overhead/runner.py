@@ -91,6 +91,7 @@ class Bench(NamedTuple):
     force: bool = False
     limit_s: float = CALL_LIMIT_S  # of one command to a worker; a longer one is ended
     afterwards: Callable[[Worker, Case], None] | None = None  # asked of each worker once its rounds are over
+    wanted: Callable[[Contestant, Workload], bool] = lambda contestant, workload: True  # cases that are timed
 
 
 def run_cases(contestants: Sequence[Contestant], workloads: Sequence[Workload], bench: Bench) -> list[Record]:
@@ -111,7 +112,7 @@ def time_cases(
     Raises `Busy` when another measurement holds the host.
     """
     contestants = [c.resolved() for c in contestants]
-    cases = {(c, w): Case(c, w) for c in contestants for w in workloads}
+    cases = {(c, w): Case(c, w) for c in contestants for w in workloads if bench.wanted(c, w)}
     others = _others_on_gpu(contestants)
     with measuring(bench.force) as shared, tempfile.TemporaryDirectory(prefix="overhead-") as folder:
         for process in range(bench.preset.processes):
@@ -182,7 +183,8 @@ def _start(
                 except WorkerFailed as failure:
                     worker.kill()
                     for workload in workloads:
-                        cases[worker.contestant, workload].fail(failure.status, failure.reason)
+                        if case := cases.get((worker.contestant, workload)):
+                            case.fail(failure.status, failure.reason)
         except BaseException:
             for worker, _ in (*started, *starting):
                 worker.kill()
@@ -210,8 +212,8 @@ def _one_workload(
     np.savez(folder / "params.npz", *mlp.flat(mlp.init(workload)))
     ready: list[Turn] = []
     for worker, process in workers:
-        case = cases[worker.contestant, workload]
-        if case.status != "ok":
+        case = cases.get((worker.contestant, workload))
+        if case is None or case.status != "ok":
             continue
         try:
             ready.append(_prepare(worker, case, process, split, place, folder))
