@@ -64,8 +64,8 @@ def write_host(results: Path, host: str, found: list[Record], facts: dict[str, A
         nbformat.v4.new_markdown_cell("# Batch size\n\nHow much of the time is per step?"),
         code("# parameters\nhost: str = 'local'  # folder", tags=["parameters"]),
         code(f"# Parameters\nhost = '{host}'", tags=["injected-parameters"]),
-        code("records = study.measure()", tags=["remove-output"]),
-        *(code(f"study.{name}(records)", show(found)) for name, show in calls.items()),
+        chatty(code("records = study.measure()", tags=["remove-output"])),
+        *(chatty(code(f"study.{name}(records)", show(found))) for name, show in calls.items()),
     ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     language = {"name": "python", "pygments_lexer": "ipython3"}
@@ -86,6 +86,12 @@ def code(source: str, shown: Any = None, tags: list[str] | None = None) -> Any:
         data = {"text/markdown": shown._repr_markdown_()}
     outputs = [nbformat.v4.new_output("execute_result", data=data, execution_count=1)] if data else []
     return nbformat.v4.new_code_cell(source, execution_count=1, outputs=outputs, metadata={"tags": tags or []})
+
+
+def chatty(cell: Any) -> Any:
+    """The cell, with what a framework says on stderr while it starts."""
+    cell.outputs.insert(0, nbformat.v4.new_output("stream", name="stderr", text="Unable to register cuDNN factory\n"))
+    return cell
 
 
 @cache

@@ -67,7 +67,7 @@ def pages(html: Path) -> dict[Path, Page]:
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     """One host's results that a test may spoil."""
-    sample_book.write_host(tmp_path / "results", CPU_HOST, sample_book.sweep())
+    shutil.copytree(sample_book.results() / CPU_HOST, tmp_path / "results" / CPU_HOST)
     return tmp_path / "results"
 
 
@@ -173,6 +173,16 @@ def test_parameters_stay_readable_and_calls_are_shown_small(html: Path) -> None:
     assert "tag_call tag_injected" not in text
 
 
+def test_a_page_leads_to_the_same_chapter_of_other_hosts(html: Path) -> None:
+    links = Page(html / "results" / CPU_HOST / f"{SWEEP}.html").links
+
+    assert f"../{GPU_HOST}/{SWEEP}.html" in links
+
+
+def test_what_a_framework_says_while_it_starts_is_not_shown(html: Path) -> None:
+    assert "Unable to register" not in (html / "results" / CPU_HOST / f"{SWEEP}.html").read_text()
+
+
 def test_values_from_a_host_never_become_markup(html: Path) -> None:
     intro = (html / "book" / "intro.html").read_text()
 
@@ -183,12 +193,15 @@ def test_values_from_a_host_never_become_markup(html: Path) -> None:
 # --- nothing measured -------------------------------------------------------------------------------------------------
 
 
-def test_a_book_without_results_says_that_no_host_has_been_measured(tmp_path: Path) -> None:
-    index = book.build(tmp_path / "nothing", tmp_path / "out")
+def test_a_book_shows_what_is_there_now(tmp_path: Path) -> None:
+    intro = book.build(tmp_path / "results", tmp_path / "out").parent / "book" / "intro.html"
+    assert "No host has been measured" in intro.read_text()
+    assert "not measured on any host yet" in (intro.parent / "article.html").read_text()
 
-    intro = (index.parent / "book" / "intro.html").read_text()
-    assert "No host has been measured" in intro
-    assert "not measured on any host yet" in (index.parent / "book" / "article.html").read_text()
+    sample_book.write_host(tmp_path / "results", "new-box", sample_book.sweep())
+    book.build(tmp_path / "results", tmp_path / "out")
+    assert "No host has been measured" not in intro.read_text()
+    assert f"../results/new-box/{SWEEP}.html" in Page(intro).links
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -249,6 +262,24 @@ def test_a_missing_file_is_named(results: Path, tmp_path: Path, name: str) -> No
     (results / CPU_HOST / name).unlink()
 
     with pytest.raises(BookError, match=rf"results/{CPU_HOST}/{re.escape(name)} is missing"):
+        book.build(results, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["my laptop", "box.2"])
+def test_a_folder_whose_name_cannot_be_a_host_is_named(results: Path, tmp_path: Path, name: str) -> None:
+    (results / CPU_HOST).rename(results / name)
+
+    with pytest.raises(BookError, match=rf"results/{re.escape(name)}: a host's name must be 1 to 64 letters"):
+        book.build(results, tmp_path / "out")
+
+
+@pytest.mark.parametrize("version", ["2.0.2", "0.15.1"])
+def test_another_jupyter_book_is_refused(
+    monkeypatch: pytest.MonkeyPatch, results: Path, tmp_path: Path, version: str
+) -> None:
+    monkeypatch.setattr(book.metadata, "version", lambda name: version)
+
+    with pytest.raises(BookError, match=f"jupyter-book must be a version 1, got {re.escape(version)}"):
         book.build(results, tmp_path / "out")
 
 

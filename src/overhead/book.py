@@ -9,7 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import yaml
 
 from overhead import execute, fragments, records
 from overhead.studies import STUDIES
-from overhead.studies.base import checkout
+from overhead.studies.base import HOST_NAME, checkout
 
 PARTS_BEFORE = {"The question": ["book/intro", "book/article", "book/method"]}
 PARTS_AFTER = {
@@ -45,9 +46,11 @@ def build(results: Path, out: Path) -> Path:
     root = checkout()
     if root is None:
         raise BookError("the book is built in a checkout of its repository; its pages are not in the package")
+    if fault := builder_fault():
+        raise BookError(fault)
     hosts = execute.hosts(results)
     if fault := results_fault(results, hosts):
-        raise BookError(f"results/{fault}; run the notebook again")
+        raise BookError(f"results/{fault}")
     source = out / "source"
     shutil.rmtree(source, ignore_errors=True)
     shutil.rmtree(out / "build", ignore_errors=True)
@@ -60,19 +63,31 @@ def build(results: Path, out: Path) -> Path:
     return out / "html" / "index.html"
 
 
+def builder_fault() -> str | None:
+    """Why the installed Jupyter Book cannot build this book, or None: version 2 ignores `_config.yml`."""
+    try:
+        version = metadata.version("jupyter-book")
+    except metadata.PackageNotFoundError:
+        return "jupyter-book is not installed; pip install 'overhead[book]'"
+    return None if version.startswith("1.") else f"jupyter-book must be a version 1, got {version}"
+
+
 def results_fault(results: Path, hosts: Mapping[str, list[str]]) -> str | None:
     """Why what lies under `results` is not whole, naming the file, or None. Files of no chapter are not looked at."""
+    for host in hosts:
+        if not HOST_NAME.fullmatch(host):
+            return f"{host}: a host's name must be 1 to 64 letters, digits, '-' or '_'; rename the folder"
     for lines in sorted(results.glob("*/*.jsonl")):
         if lines.stem in STUDIES and not lines.parent.name.startswith(".") and not lines.with_suffix(".ipynb").exists():
-            return f"{lines.parent.name}/{lines.stem}.ipynb is missing"
+            return f"{lines.parent.name}/{lines.stem}.ipynb is missing; run the notebook again"
     for host, stems in hosts.items():
         if not (results / host / "host.json").exists():
-            return f"{host}/host.json is missing"
+            return f"{host}/host.json is missing; run a notebook there again"
         for stem in stems:
             if fault := execute.pair_fault(results / host, stem):
-                return fault.removesuffix("; run the notebook again")
+                return fault
             if fault := outputs_fault(read_notebook(results / host / f"{stem}.ipynb")):
-                return f"{host}/{stem}.ipynb: {fault}"
+                return f"{host}/{stem}.ipynb: {fault}; run the notebook again"
     return None
 
 
@@ -87,7 +102,7 @@ def assemble(root: Path, results: Path, hosts: Mapping[str, list[str]], source: 
         shutil.copy(results / host / "host.json", source / "results" / host)
         for stem in stems:
             shutil.copy(results / host / f"{stem}.jsonl", source / "results" / host)
-            page = as_page(results / host, stem)
+            page = as_page(results / host, stem, [other for other in hosts if other != host and stem in hosts[other]])
             _write(source / "results" / host / f"{stem}.ipynb", json.dumps(page, ensure_ascii=False))
     _write(source / "book" / "generated" / "headline.md", fragments.headline(results, hosts))
     _write(source / "book" / "generated" / "hosts.md", fragments.hosts_table(root, results, hosts))
@@ -126,15 +141,18 @@ def read_notebook(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def as_page(folder: Path, stem: str) -> dict[str, Any]:
-    """The executed notebook as the book shows it: short calls tagged to be shown small, provenance at the end."""
+def as_page(folder: Path, stem: str, others: Sequence[str] = ()) -> dict[str, Any]:
+    """The executed notebook as the book shows it: short calls tagged to be shown small, provenance at the end.
+
+    `others` are the other hosts that have this chapter.
+    """
     page = read_notebook(folder / f"{stem}.ipynb")
     for cell in page["cells"]:
         tags = cell["metadata"].setdefault("tags", [])
         given = {"parameters", "injected-parameters"} & {*tags}
         if cell["cell_type"] == "code" and len(lines_of(cell)) <= LONGEST_CALL and not given:
             cell["metadata"]["tags"] = [*tags, "call"]
-    text = fragments.provenance(records.read(folder / f"{stem}.jsonl"), stem)
+    text = fragments.provenance(records.read(folder / f"{stem}.jsonl"), stem, others)
     page["cells"].append({"cell_type": "markdown", "id": "provenance", "metadata": {}, "source": text})
     return page
 

@@ -164,13 +164,14 @@ def hosts_table(root: Path, results: Path, hosts: Hosts) -> str:
     return "\n".join(lines) + "\n"
 
 
-def provenance(found: Sequence[Record], stem: str) -> str:
-    """The last section of a chapter: from the page to its records, its host and its code."""
+def provenance(found: Sequence[Record], stem: str, others: Sequence[str]) -> str:
+    """The last section of a chapter: to its records, its host and its code, and to the same page of other hosts."""
     first = found[0]
     commit = f"commit `{first.commit[:10]}`" if first.commit else "no checkout, so no commit is known"
     changed = ", with changes that were not committed" if first.dirty else ""
     loops = [f"[{name}](loop-{name})" for name in dict.fromkeys(r.loop for r in found) if name in LOOPS]
     disturbed = list(dict.fromkeys(why for r in found for why in r.disturbed))
+    elsewhere = ", ".join(f"{{doc}}`{host} </results/{host}/{stem}>`" for host in others) or "on no other host yet"
     said = f"disturbed: {'; '.join(map(plain, disturbed))}" if disturbed else "no disturbance was noticed"
     return (
         "## Where these numbers come from\n\n"
@@ -180,6 +181,7 @@ def provenance(found: Sequence[Record], stem: str) -> str:
         f"- **Code**: {commit}{changed}; checksum `{(first.code_sha256 or 'unknown')[:10]}`.\n"
         f"- **Loops**: {', '.join(loops) or 'none was timed'}.\n"
         "- **How a sample is taken**: {ref}`method`; the words: {ref}`glossary`.\n"
+        f"- **The same chapter elsewhere**: {elsewhere}.\n"
     )
 
 
