@@ -13,7 +13,17 @@ from overhead.contestant import Contestant, environment
 from overhead.records import Record, Samples, Timing
 from overhead.workload import Workload
 
-KEPT_FACTS = ("placed_s", "import_s", "pools", "busy_threads", "cores_allowed", "timer", "host_state")
+KEPT_FACTS = (
+    "placed_s",
+    "import_s",
+    "pools",
+    "busy_threads",
+    "cores_allowed",
+    "timer",
+    "host_state",
+    "census",
+    "page_faults",
+)
 
 
 @dataclass

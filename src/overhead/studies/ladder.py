@@ -124,7 +124,7 @@ class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
                             "payback_epochs": payback(below, record),
                         }
                 rows.append(row)
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows, dtype=object)  # pandas would make nan of the None of a text
 
     def sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """What this host's records say, in words."""
