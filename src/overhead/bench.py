@@ -124,7 +124,19 @@ def report(found: Sequence[Record]) -> dict[str, Any]:
         for size in sizes
         if (floor := tables.floor_of(found, size))
     ]
-    return {"host": host.facts(), "rows": rows, "floors": floor_rows, "ratios": ratios(found, sizes)}
+    document = {"host": host.facts(), "rows": rows, "floors": floor_rows, "ratios": ratios(found, sizes)}
+    return _json_able(document)
+
+
+def _json_able(value: Any) -> Any:
+    """With None for what is not finite (pandas keeps a reason that is missing as nan)."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _json_able(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_json_able(item) for item in value]
+    return value
 
 
 def ratios(found: Sequence[Record], sizes: Sequence[int]) -> list[dict[str, Any]]:

@@ -110,16 +110,17 @@ def run(
     if unknown := [name for name in given if name not in known]:
         whose = stems[0] if len(stems) == 1 else "the notebooks"
         raise ParameterError(f"-p must be a parameter of {whose} ({', '.join(known)}), got {', '.join(unknown)}")
-    for stem in stems:
-        study(stem).checked(**{k: v for k, v in shared.items() if k in study(stem).model_fields}).usable_devices()
     folder = results or results_folder()
+    chosen = {stem: {k: v for k, v in shared.items() if k in study(stem).model_fields} for stem in stems}
+    for stem in stems:
+        execute.check(stem, chosen[stem], folder)
     os.environ.setdefault("OVERHEAD_RUN", f"{time.time_ns()}-{os.getpid()}")  # chapters share one calibration
     for stem in stems:
         if if_missing and execute.is_complete(folder, str(shared["host"]), [stem]):
             click.echo(f"{stem}: measured already (ask for it again with FRESH=1, or without --if-missing)", err=True)
             continue
         click.echo(f"{stem}: measuring on {host}, preset {preset}", err=True)
-        path = execute.run(stem, {k: v for k, v in shared.items() if k in study(stem).model_fields}, folder)
+        path = execute.run(stem, chosen[stem], folder)
         click.echo(f"{stem}: {path.parent.name}/{path.name}", err=True)
 
 

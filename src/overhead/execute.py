@@ -29,18 +29,9 @@ def run(stem: str, parameters: Mapping[str, Any], results: Path, notebooks: Path
     the executed notebook's path. Raises `ParameterError`, `NotebookFailed`, or `OSError`.
     """
     source = find(stem, notebooks)
-    chosen = study(stem).checked(**parameters)
-    chosen.usable_devices()
-    folder = results / chosen.host
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NotebookFailed(f"results folder must be one that can be made, got {results}: {error.strerror}") from None
-    if not os.access(folder, os.W_OK) or not os.access(results, os.W_OK):
-        raise NotebookFailed(f"results folder must be writable, got {results}")
+    folder = check(stem, parameters, results)
     with tempfile.TemporaryDirectory(dir=results, prefix=".staging-") as staging:
         with _environment(OVERHEAD_RESULTS=str(results.resolve()), OVERHEAD_STAGING=str(Path(staging).resolve())):
-            chosen.check_host()
             executed = _papermill(source, Path(staging) / f"{stem}.ipynb", dict(parameters))
         made = Path(staging) / f"{stem}.jsonl"
         if not made.exists():
@@ -50,6 +41,26 @@ def run(stem: str, parameters: Mapping[str, Any], results: Path, notebooks: Path
         for name in ("host.json", f"{stem}.jsonl", f"{stem}.ipynb"):
             os.replace(Path(staging) / name, folder / name)
     return folder / f"{stem}.ipynb"
+
+
+def check(stem: str, parameters: Mapping[str, Any], results: Path) -> Path:
+    """The folder, made if need be, that a run with these parameters writes to.
+
+    Raises `ParameterError` for parameters that cannot be used on this host, `NotebookFailed` for a folder that
+    cannot be made or written.
+    """
+    chosen = study(stem).checked(**parameters)
+    chosen.usable_devices()
+    folder = results / chosen.host
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotebookFailed(f"results folder must be one that can be made, got {results}: {error.strerror}") from None
+    if not os.access(folder, os.W_OK) or not os.access(results, os.W_OK):
+        raise NotebookFailed(f"results folder must be writable, got {results}")
+    with _environment(OVERHEAD_RESULTS=str(results.resolve())):
+        chosen.check_host()
+    return folder
 
 
 def find(stem: str, notebooks: Path | None = None) -> Path:

@@ -21,9 +21,9 @@ DEFAULT_LOOPS: list[str] = ["numpy", "numpy-per-image", "keras-fit", "keras-fit-
 
 
 def _loops(value: Any) -> list[str]:
-    names = a_list([value] if value in LOOPS else value, "[numpy, jax-epoch]")
+    names = a_list([value] if isinstance(value, str) and value in LOOPS else value, "[numpy, jax-epoch]")
     for name in names:
-        if name not in LOOPS:
+        if not isinstance(name, str) or name not in LOOPS:
             raise ValueError(f"must be of {', '.join(LOOPS)}, got {name!r}")
     return list(dict.fromkeys(names))
 
