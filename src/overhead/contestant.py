@@ -9,9 +9,11 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import deque
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from overhead import host
@@ -58,6 +60,8 @@ def environment(contestant: Contestant) -> dict[str, str]:
     env = {
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC"), threads),
         "TF_NUM_INTRAOP_THREADS": threads,
+        "TF_NUM_INTEROP_THREADS": threads,
+        "KERAS_HOME": str(Path(tempfile.gettempdir()) / "overhead-keras"),  # no settings of the user's own
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "PYTHONHASHSEED": "0",
