@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Canvas
 
-from overhead.figures import DARK, MARKERS, Figure, colour
+from overhead.figures import MARKERS, Figure, colour, plain_ticks
 
 
 def roofline(frame: pd.DataFrame, ceiling: str, alt: str) -> Figure:
@@ -38,12 +38,15 @@ def roofline(frame: pd.DataFrame, ceiling: str, alt: str) -> Figure:
             axes.plot([], [], mark, color=theme["faint"], ls="none", label=str(group))
         axes.plot([], [], color=theme["faint"], lw=1.8, label="launch limit of an op")
         first = frame[frame["backend"] == frame["backend"].iloc[0]]
-        for row in first.itertuples():
+        for intensity, rows in first.groupby("intensity_flops_per_byte"):  # one label for ops at one intensity
+            rows = rows.sort_values("achieved_flops_per_s", ascending=False)
             axes.annotate(
-                str(row.op), (row.intensity_flops_per_byte, row.achieved_flops_per_s / 1e9), xytext=(5, 3),
-                textcoords="offset points", fontsize=8, color=theme["faint"] if theme is not DARK else theme["ink"],
+                ", ".join(rows["op"]), (intensity, rows["achieved_flops_per_s"].iloc[0] / 1e9), xytext=(7, 2),
+                textcoords="offset points", fontsize=8.5, color=theme["ink"],
             )  # fmt: skip
         axes.set(xlabel="arithmetic intensity (FLOP per byte)", ylabel="achieved GFLOP/s (median)")
+        plain_ticks(axes.xaxis)
+        plain_ticks(axes.yaxis)
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize=9)
 
     return Figure(draw, alt, height=5.4)

@@ -1,0 +1,164 @@
+"""Probes in this process, the calibration made of them, and how it is kept."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from overhead import calibration, probes, probing, timing
+from overhead.calibration import NoCalibration
+from overhead.contestant import Contestant
+from overhead.probes import Probe
+from overhead.probing import Ask
+from overhead.records import Record, Samples, Timing
+from overhead.workload import Workload
+
+
+def probe_record(loop: str, device: str, kind: str, name: str, us: float, *, threads: int = 2, flops: int = 0,
+                 bytes_: int = 0, wait_us: float = 0.0, env: dict[str, str] | None = None) -> Record:  # fmt: skip
+    """Three rounds of two blocks of ten calls of `us` each, `wait_us` more when each is waited for."""
+    wobble = np.array([1.0, 1.01, 0.99])
+    samples = [
+        Samples(clock=clock, steps=10, process=0, round=[i, i], seconds=[10e-6 * (us + extra) * w] * 2)
+        for clock, extra in (("each", wait_us), ("end", 0.0))
+        for i, w in enumerate(wobble)
+    ]
+    extra_fields = {"probe": {"kind": kind, "does": f"{name} of {loop}", "flops": flops, "bytes": bytes_}}
+    return Record(
+        host="made-up", notebook="calibration", status="ok", loop=loop, device=device, op=name, threads=threads,
+        env=env or {}, versions={"numpy": "2"}, timing=Timing(samples=samples), workload={"batch_size": 32},
+        **extra_fields,
+    )  # fmt: skip
+
+
+def calibrated(device: str = "cpu", loop: str = "numpy", threads: int = 2, speed: float = 1.0) -> list[Record]:
+    """What one process of a calibration leaves: 100 GFLOP/s and 20 GB/s times `speed`, a floor of 1 us."""
+    return [
+        probe_record(loop, device, "rate", "sgemm-large", 2e4 / speed, threads=threads, flops=2_000_000_000),
+        probe_record(loop, device, "rate", "copy", 5e3 / speed, threads=threads, bytes_=100_000_000),
+        probe_record(loop, device, "product", "z1", 128 / speed, threads=threads, flops=6_422_528, bytes_=518_144),
+        probe_record(loop, device, "floor", "smallest-op", 1.0, threads=threads, wait_us=2.0),
+    ]
+
+
+def test_a_ceiling_is_the_fastest_block_with_as_many_threads_or_fewer():
+    found = calibration.ceilings(calibrated(threads=2, speed=0.5) + calibrated(threads=1))
+
+    by_threads = {row["threads"]: row for row in found}
+    assert by_threads[1]["flops_per_s"] == pytest.approx(100e9 / 0.99, rel=0.02)
+    assert by_threads[2]["flops_per_s"] == by_threads[1]["flops_per_s"]  # one thread was faster, and two may do it too
+    assert by_threads[2]["bandwidth_bytes_per_s"] == pytest.approx(20e9 / 0.99, rel=0.02)
+
+
+def test_no_probe_of_the_calibration_beats_its_ceiling():
+    records = calibrated() + calibrated("gpu", "cupy", speed=50)
+    for row in calibration.ceilings(records):
+        for record in records:
+            if record.device == row["device"] and probing.facts(record)["flops"]:
+                rate = probing.facts(record)["flops"] / probing.interval_us(record).median * 1e6
+                assert rate <= row["flops_per_s"]
+
+
+def test_devices_are_not_mixed():
+    found = calibration.ceilings(calibrated() + calibrated("gpu", "cupy", speed=50))
+
+    assert calibration.ceiling(found, "gpu")["flops_per_s"] > 40 * calibration.ceiling(found, "cpu")["flops_per_s"]
+    with pytest.raises(NoCalibration, match=r"measured \(cpu\), got 'gpu'"):
+        calibration.ceiling(calibration.ceilings(calibrated()), "gpu")
+
+
+def test_a_forced_kernel_is_no_part_of_the_calibration():
+    forced = probe_record("numpy", "cpu", "rate", "sgemm-large", 1, env={"OPENBLAS_CORETYPE": "Prescott"})
+
+    assert not calibration.is_part(forced)
+    assert not calibration.is_part(probe_record("numpy", "cpu", "micro", "product", 1))
+
+
+def test_a_calibration_is_kept_and_read_for_bounds(tmp_path):
+    calibration.write(tmp_path / "here" / calibration.FILE, calibrated())
+
+    found = calibration.of_host(tmp_path, "here")
+    assert found["flops_per_s"] == pytest.approx(100e9, rel=0.05)
+    assert found["name"] == "here, cpu, 2 threads"
+    content = json.loads((tmp_path / "here" / calibration.FILE).read_text())
+    assert {"schema", "facts", "ceilings", "floors", "records"} <= set(content)
+    assert content["floors"][0]["each_us"]["median"] == pytest.approx(3.0)
+    with pytest.raises(NoCalibration, match=r"calibration \(here\), got 'elsewhere'"):
+        calibration.of_host(tmp_path, "elsewhere")
+
+
+def test_one_run_measures_once(tmp_path, monkeypatch):
+    """The second chapter of a run takes what the first one measured; another run measures again."""
+    asked = []
+
+    def measure(asks, workload, bench):
+        asked.append([ask.contestant.loop for ask in asks])
+        return calibrated()
+
+    monkeypatch.setattr(probing, "measure", measure)
+    monkeypatch.setenv(calibration.RUN, "this run")
+    first = calibration.for_study("here", ["cpu"], None, tmp_path)  # type: ignore[arg-type]
+    second = calibration.for_study("here", ["cpu"], None, tmp_path)  # type: ignore[arg-type]
+    assert [r.as_json() for r in second] == [r.as_json() for r in first]
+    assert len(asked) == 1
+
+    also = [Ask(Contestant("numpy"), ("micro",))]
+    calibration.for_study("here", ["cpu"], None, tmp_path, also)  # type: ignore[arg-type]
+    assert asked[1] == ["numpy"]
+
+    monkeypatch.setenv(calibration.RUN, "the next run")
+    calibration.for_study("here", ["cpu"], None, tmp_path)  # type: ignore[arg-type]
+    assert len(asked) == 3
+
+
+def test_a_kept_calibration_of_another_machine_is_measured_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(probing, "measure", lambda *_: calibrated())
+    monkeypatch.setenv(calibration.RUN, "this run")
+    calibration.for_study("here", ["cpu"], None, tmp_path)  # type: ignore[arg-type]
+    path = tmp_path / "here" / calibration.FILE
+    content = json.loads(path.read_text())
+    content["facts"]["cpu_model"] = "another"
+    content["records"] = []
+    path.write_text(json.dumps(content))
+
+    assert len(calibration.for_study("here", ["cpu"], None, tmp_path)) == len(calibrated())  # type: ignore[arg-type]
+
+
+def test_what_is_asked_of_one_contestant_needs_one_process():
+    asks = [*calibration.asks(["cpu"]), Ask(Contestant("jax-step"), ("micro",)), Ask(Contestant("jax-step"), ("rate",))]
+
+    merged = probing.merged(asks)
+    jax = [ask for ask in merged if ask.contestant.loop == "jax-step"]
+    assert len(jax) == 1
+    assert jax[0].kinds == ("floor", "rate", "product", "micro")
+
+
+@pytest.mark.parametrize("kind", ["floor", "product", "micro", "piece"])
+def test_numpy_probes_do_what_their_numbers_say(kind):
+    workload = Workload(images=64)
+    found = probes.make("numpy", "cpu", kind, workload)
+    assert found
+    for probe in found:
+        timed = probes.time_probe(probe, block_s=1e-4, samples=2)
+        assert len(timed["each_ns"]) == len(timed["end_ns"]) == 2
+        assert min(timed["each_ns"] + timed["end_ns"]) > 0
+    if kind == "product":
+        assert sum(probe.flops for probe in found) == 13_090_816
+
+
+def test_waiting_after_each_call_costs_the_waits():
+    """A probe whose wait takes time shows it once a call under "each", once a block under "end"."""
+
+    def spend(ns: int) -> None:
+        end = timing.clock() + ns
+        while timing.clock() < end:
+            pass
+
+    probe = Probe("made-up", "floor", "…", lambda: spend(20_000), lambda: spend(100_000))
+    timed = probes.time_probe(probe, block_s=2e-3, samples=3)
+    calls = timed["calls"]
+    assert min(timed["each_ns"]) >= calls * 120_000
+    assert min(timed["end_ns"]) >= calls * 20_000 + 100_000
+    assert min(timed["end_ns"]) < min(timed["each_ns"])
