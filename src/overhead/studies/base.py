@@ -197,7 +197,7 @@ def in_words(error: ValidationError, of: str, known: Mapping[str, Any]) -> str:
             continue
         text = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "too_short":
-            text = f"must have at least {fault['ctx']['min_length']} entries, got {fault['input']!r}"
+            text = f"must have at least {fault.get('ctx', {}).get('min_length')} entries, got {fault['input']!r}"
         text = text if text.startswith("must ") else text[:1].lower() + text[1:]
         text = text.replace("input should be", "must be")
         lines.append(f"{name} {text}" if "got " in text else f"{name} {text}, got {fault['input']!r}")

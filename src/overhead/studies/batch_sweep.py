@@ -130,7 +130,7 @@ class BatchSweep(Study, frozen=True, strict=True, extra="forbid"):
             "n": str(int(row.n)),
             "images/s": f"{row.images_per_s:,.0f}",
             "validation accuracy": f"{100 * row.val_accuracy:.2f} %" if math.isfinite(row.val_accuracy) else "–",
-            "times the floor": tables.with_interval(*times),
+            "times the floor": tables.with_interval(times[0], times[1], times[2]),
             "first epoch, s": tables.number(row.first_s),
             "note": "; ".join(note for note in notes if note),
         }
