@@ -323,6 +323,25 @@ def test_a_page_that_was_not_built_or_lost_its_figure_is_named(html: Path, tmp_p
         book.check(source, copy, {})
 
 
+@pytest.mark.parametrize(
+    "markup",
+    [
+        '<script async src="https://cdn.example.org/mathjax.js"></script>',
+        "<img alt='' src='http://example.org/figure.png'>",
+        '<link rel="stylesheet"\n href="//example.org/fonts.css">',
+    ],
+)
+def test_a_page_that_would_load_something_from_elsewhere_is_named(tmp_path: Path, html: Path, markup: str) -> None:
+    shutil.copytree(html, tmp_path / "html")
+    page = tmp_path / "html" / "book" / "method.html"
+    page.write_text(page.read_text() + '<a href="https://example.org">a link is fine</a>')
+    book.check(html.parent / "source", tmp_path / "html", {})
+
+    page.write_text(page.read_text() + markup)
+    with pytest.raises(BookError, match=r"book/method\.html: must open without a network, loads .*example\.org"):
+        book.check(html.parent / "source", tmp_path / "html", {})
+
+
 # --- what is generated ------------------------------------------------------------------------------------------------
 
 

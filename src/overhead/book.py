@@ -28,6 +28,8 @@ PARTS_AFTER = {
 PROSE = [page for parts in (PARTS_BEFORE, PARTS_AFTER) for pages in parts.values() for page in pages]
 MAX_PAGE_BYTES = 3_000_000
 OUTPUTS = {"figures": 'class="overhead-figure for-light"', "tables": 'class="overhead-table"'}
+# What a browser would fetch from another address while it opens the page; a link that a reader follows is none.
+FOREIGN = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=["']((?:https?:)?//[^"']*)""", re.I)
 # Cells that show nothing by design: parameters, and what a notebook asks the book to hide.
 SILENT = {"parameters", "injected-parameters", "remove-output", "remove-cell", "hide-output"}
 LONGEST_CALL = 3  # lines; a code cell up to this long is shown small, since it only calls
@@ -202,7 +204,7 @@ def _jupyter_book(source: Path, out: Path) -> Path:
 
 
 def check(source: Path, html: Path, hosts: Mapping[str, list[str]]) -> None:
-    """Every page of the table of contents exists, with its figures and tables. Raises `BookError`."""
+    """Every page of the contents exists, with its figures and tables, and opens offline. Raises `BookError`."""
     for page in PROSE:
         if not (html / f"{page}.html").exists():
             raise BookError(f"{page}.html was not built")
@@ -219,6 +221,9 @@ def check(source: Path, html: Path, hosts: Mapping[str, list[str]]) -> None:
                 shown = text.count(marker)
                 if shown < made[kind] or not made[kind]:
                     raise BookError(f"{name}: shows {shown} {kind}, its notebook made {made[kind]}")
+    for path in sorted(html.rglob("*.html")):
+        if foreign := FOREIGN.search(path.read_text(encoding="utf-8")):
+            raise BookError(f"{path.relative_to(html)}: must open without a network, loads {foreign[1]}")
 
 
 def count_outputs(notebook: Mapping[str, Any]) -> dict[str, int]:
