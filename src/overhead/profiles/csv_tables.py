@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-from overhead.profiles.summary import ProfileError
+from overhead.profiles.summary import ProfileError, one_line
 
 DELIMITERS = (",", ";", "\t")
 NAMES = {
@@ -191,16 +191,16 @@ def _number(cell: str, mark: str, name: str, scale: int) -> Decimal | None:
     if text.lower() in ("", "nan", "-"):
         return None
     if len(text) > 40 or not text.isascii() or not GROUPED[mark].match(text):
-        raise ValueError(f"{name} must be a number, got {cell[:40]!r}")
+        raise ValueError(f"{name} must be a number, got '{one_line(cell, 40)}'")
     plain = text.replace("," if mark == "." else ".", "").replace(",", ".")
     try:
         value = Decimal(plain) * scale
     except InvalidOperation:
-        raise ValueError(f"{name} must be a number, got {cell[:40]!r}") from None
+        raise ValueError(f"{name} must be a number, got '{one_line(cell, 40)}'") from None
     whole = name in WHOLE
     if value < 0 or value > LARGEST or (whole and value != int(value)):
         kind = "a whole number" if whole else "a number"
-        raise ValueError(f"{name} must be {kind} from 0 to 2^62, got {cell[:40]!r}")
+        raise ValueError(f"{name} must be {kind} from 0 to 2^62, got '{one_line(cell, 40)}'")
     return value
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from overhead.profiles.events import Events, Kind
-from overhead.profiles.summary import ProfileError, ProfileSummary
+from overhead.profiles.summary import ProfileError, ProfileSummary, one_line
 
 LABEL_LENGTH = 60
 MOST_INTERVALS = 5_000  # more cannot be told apart in a figure
@@ -14,9 +14,7 @@ MOST_INTERVALS = 5_000  # more cannot be told apart in a figure
 
 def label(name: str, length: int = LABEL_LENGTH) -> str:
     """A name for a figure: printable, at most `length` characters, and with no `$` for Matplotlib to read as math."""
-    plain = "".join(c if c.isprintable() else "·" for c in name[: 10 * length])
-    short = plain if len(plain) <= length else plain[: length - 1] + "…"
-    return short.replace("$", r"\$")
+    return one_line(name, length).replace("$", r"\$")
 
 
 def three_times(summary: ProfileSummary) -> pd.DataFrame:

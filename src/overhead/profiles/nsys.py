@@ -26,7 +26,7 @@ from overhead.profiles.events import (
     launches_kernel,
 )
 from overhead.profiles.export import ACTIVITIES, CALLS, CUPTI, Codes, Columns, Export
-from overhead.profiles.summary import ProfileError
+from overhead.profiles.summary import ProfileError, one_line
 
 NVTX_RANGES = (59, 60)  # event types push/pop and start/end
 LONGEST_NAME = 1 << 20  # bytes of a text or a row's blob; a damaged file claims gigabytes
@@ -51,7 +51,9 @@ def read_sqlite(path: Path) -> Events:
                 raise ProfileError("no table of Nsight Systems in this SQLite file")
             return _events(export)
     except (sqlite3.Error, sqlite3.Warning) as error:
-        raise ProfileError(f"SQLite cannot read it: {error}") from None
+        raise ProfileError(f"SQLite cannot read it: {one_line(str(error), 200)}") from None
+    except UnicodeDecodeError:  # the error itself could not be decoded
+        raise ProfileError("SQLite cannot read it: its schema is damaged") from None
 
 
 def _events(export: Export) -> Events:

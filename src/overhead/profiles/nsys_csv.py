@@ -21,6 +21,7 @@ from overhead.profiles.summary import (
     ThreeTimes,
     WaitRow,
     most_frequent,
+    one_line,
 )
 
 LETTERS = {"H": "host", "D": "device", "A": "array", "P": "peer"}
@@ -36,13 +37,13 @@ def read_csv(text: str) -> ProfileSummary:
     reports = _by_report(found)
     if not reports and not skipped:
         first = foreign[0] if foreign else next((line.strip()[:100] for line in text.splitlines() if line.strip()), "")
-        raise ProfileError(f"no report of nsys stats that is read here; found {_plain(first)!r}")
+        raise ProfileError(f"no report of nsys stats that is read here; found '{_plain(first)}'")
     if not any(rows for report, rows in reports.items() if report.startswith("cuda")):
         return ProfileSummary(source="nsys-csv", processes=None, devices=None, span_ns=None, warnings=(NO_ACTIVITY,))
     warnings = [NO_STARTS]
     if skipped:
         warnings.append(f"nsys stats skipped {skipped} reports for lack of data")
-    warnings += [f"not read: a report with the header {_plain(header)!r}" for header in foreign]
+    warnings += [f"not read: a report with the header '{_plain(header)}'" for header in foreign]
     memsets, memset_ns = _memsets(reports)
     api, executed = _api(reports.get("cuda_api_sum")), _three_times(reports.get("cuda_kern_exec_sum", []))
     return ProfileSummary(
@@ -69,7 +70,7 @@ def read_csv(text: str) -> ProfileSummary:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"\[?(/|[A-Za-z]:\\)[^\s\],;]*", "…", text)  # no path of the capturing machine
+    return one_line(re.sub(r"\[?(/|[A-Za-z]:\\)[^\s\],;]*", "…", text))  # no path of the capturing machine
 
 
 def _by_report(found: list[Table]) -> dict[str, list[Row]]:
@@ -87,7 +88,7 @@ def _by_report(found: list[Table]) -> dict[str, list[Row]]:
 def _int(row: Row, column: str) -> int:
     value = row.get(column)
     if not isinstance(value, Decimal):
-        raise ProfileError(f"{column} is missing in a row of {str(next(reversed(row.values())))[:60]!r}")
+        raise ProfileError(f"{column} is missing in a row of {one_line(str(next(reversed(row.values()))), 60)}")
     return int(value.to_integral_value())
 
 

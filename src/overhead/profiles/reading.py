@@ -104,7 +104,7 @@ def _text(path: Path) -> str:
 
 def _decode(raw: bytes) -> str:
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):  # redirected in PowerShell
-        return raw.decode("utf-16", "replace")
+        raw = raw.decode("utf-16", "replace").encode()
     if b"\x00" in raw:
         raise ProfileError("neither a profile that is read here nor text")
     try:

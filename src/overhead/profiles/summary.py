@@ -19,6 +19,12 @@ class ProfileError(ValueError):
     """A file that cannot be read as a profile, or a tool that failed; one line that says why."""
 
 
+def one_line(text: str, length: int = 100) -> str:
+    """Other people's text for one line of a message or a table: printable, at most `length` characters."""
+    plain = "".join(c if c.isprintable() else "·" for c in text[: 4 * length])
+    return plain if len(plain) <= length else plain[: length - 1] + "…"
+
+
 class Frozen(BaseModel):
     """A value: compared by content, never changed."""
 

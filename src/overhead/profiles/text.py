@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from overhead.profiles.difference import Difference
-from overhead.profiles.summary import Counts, ProfileSummary
+from overhead.profiles.summary import Counts, ProfileSummary, one_line
 
 SHOWN = 12  # rows of a table
 WIDEST = 56  # characters of a name
-
-
-def plain(name: str, width: int = WIDEST) -> str:
-    """One line of printable characters: kernel names and ranges are other people's text."""
-    text = "".join(c if c.isprintable() else "·" for c in name[: 4 * width])
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def show(summary: ProfileSummary) -> str:
@@ -32,7 +26,7 @@ def _lines(s: ProfileSummary) -> Iterator[str]:
         if part.by == "range":
             entered = "" if part.count is None else f", entered {part.count} times"
             yield ""
-            yield f"range {plain(part.name)}{entered}, {_ms(part.span_ns)} ms"
+            yield f"range {one_line(part.name, WIDEST)}{entered}, {_ms(part.span_ns)} ms"
             yield from (f"  {line}" for line in _counts(part, brief=True))
     for warning in s.warnings:
         yield f"note: {warning}"
@@ -67,7 +61,7 @@ def _counts(c: Counts, *, brief: bool = False) -> Iterator[str]:
     for title, rows in (("waiting", c.waits), ("host calls", work), ("XLA operations", c.ops)):
         if rows:
             yield ""
-            table = [(plain(r.name), str(r.count), _us(r.median_ns), _ms(r.total_ns)) for r in rows[:SHOWN]]
+            table = [(one_line(r.name, WIDEST), str(r.count), _us(r.median_ns), _ms(r.total_ns)) for r in rows[:SHOWN]]
             yield from _table((title, "count", "median us", "sum ms"), table)
             if len(rows) > SHOWN:
                 yield f"({len(rows) - SHOWN} more with --json)"
@@ -76,7 +70,10 @@ def _counts(c: Counts, *, brief: bool = False) -> Iterator[str]:
 def show_difference(found: Difference) -> str:
     """The figures of two profiles, a line each; those that are equal in both are left out."""
     changed = [row for row in found.rows if row.a != row.b]
-    table = [(plain(r.what), _number(r.a), _number(r.b), "" if r.ratio is None else f"{r.ratio:.3g}") for r in changed]
+    table = [
+        (one_line(r.what, WIDEST), _number(r.a), _number(r.b), "" if r.ratio is None else f"{r.ratio:.3g}")
+        for r in changed
+    ]
     same = len(found.rows) - len(changed)
     lines = list(_table(("figure", "a", "b", "b / a"), table)) if changed else ["no figure differs"]
     return "\n".join([*lines, f"({same} figures are equal)", *(f"note: {warning}" for warning in found.warnings)])

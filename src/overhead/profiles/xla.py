@@ -28,7 +28,7 @@ from overhead.profiles.events import (
     api_name,
     valid_times,
 )
-from overhead.profiles.summary import ProfileError, Source
+from overhead.profiles.summary import ProfileError, Source, one_line
 
 LARGEST_XPLANE_BYTES = 1 << 30
 LARGEST_JSON_BYTES = 1 << 28  # unpacked
@@ -66,7 +66,7 @@ def read_xplane(path: Path) -> Events:
         try:
             found = list(_xplane(ProfileData.from_serialized_xspace(path.read_bytes())))
         except (RuntimeError, ValueError, OverflowError, UnicodeDecodeError) as error:
-            raise ProfileError(f"not a whole xplane.pb: {str(error).splitlines()[0]}") from None
+            raise ProfileError(f"not a whole xplane.pb: {one_line(str(error))}") from None
     return _events("jax-xplane", found)
 
 
@@ -117,7 +117,7 @@ def read_trace_json(path: Path) -> Events:
         document = json.loads(text)
         rows = document.get("traceEvents") if isinstance(document, dict) else None
     except (ValueError, RecursionError) as error:
-        raise ProfileError(f"not a trace in JSON: {str(error)[:100]}") from None
+        raise ProfileError(f"not a trace in JSON: {one_line(str(error))}") from None
     if not isinstance(rows, list):
         raise ProfileError("not a trace in JSON: no list of traceEvents")
     events = _events("jax-trace-json", list(_trace_json(rows)))
@@ -150,7 +150,7 @@ def _trace_json(rows: list[Any]) -> Iterator[Event]:
 
 def _ns(us: Any) -> int:
     if isinstance(us, bool) or not isinstance(us, int | float) or not math.isfinite(us) or abs(us) > 2**52:
-        raise ProfileError(f"a time must be a number of microseconds, got {str(us)[:40]!r}")
+        raise ProfileError(f"a time must be a number of microseconds, got '{one_line(str(us), 40)}'")
     return round(us * 1000)
 
 
