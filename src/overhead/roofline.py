@@ -38,7 +38,8 @@ def roofline(frame: pd.DataFrame, ceiling: str, alt: str) -> Figure:
             axes.plot([], [], mark, color=theme["faint"], ls="none", label=str(group))
         axes.plot([], [], color=theme["faint"], lw=1.8, label="launch limit of an op")
         first = frame[frame["backend"] == frame["backend"].iloc[0]]
-        for intensity, rows in first.groupby("intensity_flops_per_byte"):  # one label for ops at one intensity
+        place = [float(f"{v:.1e}") for v in first["intensity_flops_per_byte"]]
+        for intensity, rows in first.groupby(place):  # one label for the ops at about one intensity
             rows = rows.sort_values("achieved_flops_per_s", ascending=False)
             axes.annotate(
                 ", ".join(rows["op"]), (intensity, rows["achieved_flops_per_s"].iloc[0] / 1e9), xytext=(7, 2),

@@ -1,0 +1,238 @@
+"""A step's time as a sum of parts that were each measured; nothing is what is left over but the residual."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure as Canvas
+
+from overhead import figures, runner, tables
+from overhead.records import Record
+from overhead.stats import Interval
+from overhead.studies.per_op import difference_interval
+from overhead.workload import Workload
+
+WATCHED_S = 0.6  # the driver's own sample interval is up to a sixth of a second
+
+
+class Term(NamedTuple):
+    """One part of a step: (sign, piece) sums, each taken as workload minus twin, over `per` calls a step."""
+
+    name: str
+    how: str
+    parts: tuple[tuple[int, str], ...] = ()  # none: the twin's own step
+    whole_epoch: bool = False  # a piece covers all steps of an epoch
+
+
+CALLS = Term("calls", "the same loop on a 2-2-2 network: Python, framework and dispatch with next to no arithmetic")
+PRODUCTS = Term("products", "the five products alone, less the same on the 2-2-2 network", ((1, "products-into"),))
+ELEMENTWISE = Term("elementwise", "all other arithmetic alone, less the same on the 2-2-2", ((1, "elementwise-into"),))
+ALLOCATION = Term(
+    "allocation",
+    "products and other arithmetic into new arrays, less the same into arrays made beforehand",
+    ((1, "products-fresh"), (1, "elementwise-fresh"), (-1, "products-into"), (-1, "elementwise-into")),
+)
+DATA = Term("data", "taking the batches, less the same on the 2-2-2 network", ((1, "data"),))
+# The terms of each loop; a piece is of the loop's own framework.
+TERMS: dict[str, list[Term]] = {
+    "numpy": [CALLS, PRODUCTS, ELEMENTWISE, ALLOCATION, DATA],
+    "jax-step": [CALLS, PRODUCTS, ELEMENTWISE],
+    "jax-epoch": [
+        CALLS,
+        PRODUCTS._replace(parts=((1, "products-epoch"),), whole_epoch=True),
+        ELEMENTWISE._replace(parts=((1, "elementwise-epoch"),), whole_epoch=True),
+    ],
+    "keras-fit": [CALLS, PRODUCTS, ELEMENTWISE, DATA._replace(parts=((1, "data-epoch"),), whole_epoch=True)],
+}
+CLOSES = 0.10  # a residual within this share of the step is called closed
+
+
+def pieces(loop: str) -> list[str]:
+    """Names of the probes that a loop's budget needs."""
+    return list(dict.fromkeys(piece for term in TERMS[loop] for _, piece in term.parts))
+
+
+class Budget(NamedTuple):
+    """A loop's step: its terms, their sum, the measured step and what is unexplained, microseconds a step."""
+
+    backend: str
+    terms: list[tuple[Term, Interval]]
+    total: Interval
+    step: Interval
+    residual: Interval
+
+    @property
+    def unexplained(self) -> float:
+        """The residual as a share of the step."""
+        return self.residual.median / self.step.median
+
+    def sentence(self) -> str:
+        """One line of Markdown."""
+        parts = ", ".join(f"{term.name} {tables.number(i.median)}" for term, i in self.terms)
+        words = (
+            f"- **{self.backend}**: {tables.number(self.step.median)} us a step; measured apart, {parts}: together "
+            f"{tables.number(self.total.median)} us. "
+        )
+        left = f"{tables.interval(self.residual)} us ({self.unexplained:+.0%})"
+        if abs(self.unexplained) <= CLOSES:
+            return words + f"The budget closes: {left} is left."
+        if self.unexplained > 0:
+            return words + f"It does not close: {left} is unexplained."
+        return words + f"It does not close: the parts cost more alone than together, by {left}."
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows for a table."""
+
+        def row(name: str, found: Interval, how: str) -> dict[str, Any]:
+            share = f"{found.median / self.step.median:.0%}"
+            return {"loop": self.backend, "term": name, "us a step": tables.interval(found), "share": share, "how": how,
+                    "rounds": found.n}  # fmt: skip
+
+        return [
+            *(row(term.name, found, term.how) for term, found in self.terms),
+            row("sum", self.total, "of the terms above"),
+            row("step", self.step, "the loop itself, whole epochs"),
+            row("residual", self.residual, "step less sum"),
+        ]
+
+
+def budgets(records: Sequence[Record], workload: Workload, twin: Workload) -> list[Budget]:
+    """A budget for every loop and device with records of `workload` and of `twin`."""
+    found = []
+    for record in records:
+        if record.op is not None or record.status != "ok" or not _is_of(record, workload) or record.loop not in TERMS:
+            continue
+        other = next(
+            (
+                r for r in records
+                if (r.loop, r.device, r.status, r.op) == (record.loop, record.device, "ok", None) and _is_of(r, twin)
+            ),
+            None,
+        )  # fmt: skip
+        if other is None or not all(_by_round(record, f"piece:{name}").size for name in pieces(record.loop)):
+            continue
+        steps = workload.steps
+        terms = [(term, _term(term, record, other, steps)) for term in TERMS[record.loop]]
+        rounds = min(len(values) for _, values in terms)
+        step = _by_round(record, "wall")[:rounds]
+        total = np.sum([values[:rounds] for _, values in terms], axis=0)
+        found.append(
+            Budget(
+                f"{record.loop} ({record.device})",
+                [(term, difference_interval(values)) for term, values in terms],
+                difference_interval(total),
+                difference_interval(step),
+                difference_interval(step - total),
+            )
+        )
+    return found
+
+
+def _is_of(record: Record, workload: Workload) -> bool:
+    w = record.workload or {}
+    return tuple(w.get("layers", ())) == workload.layers and w.get("batch_size") == workload.batch_size
+
+
+def _by_round(record: Record, clock: str) -> np.ndarray:
+    """The median microseconds a step (or call) of each round: (rounds,)."""
+    parts = [
+        pd.DataFrame({"round": s.round, "us": np.array(s.values_s) / s.steps * 1e6})
+        for s in (record.timing.samples if record.timing else [])
+        if s.clock == clock
+    ]
+    return pd.concat(parts).groupby("round")["us"].median().to_numpy() if parts else np.array([])
+
+
+def _term(term: Term, record: Record, twin: Record, steps: int) -> np.ndarray:
+    """Microseconds a step of one term, a value a round."""
+    if not term.parts:
+        return _by_round(twin, "wall")
+    values = []
+    for sign, name in term.parts:
+        full, tiny = _by_round(record, f"piece:{name}"), _by_round(twin, f"piece:{name}")
+        rounds = min(len(full), len(tiny))
+        values.append(sign * (full[:rounds] - tiny[:rounds]) / (steps if term.whole_epoch else 1))
+    return np.sum(values, axis=0)
+
+
+def watch(turn: runner.Turn, round_: int) -> None:
+    """Read the driver's utilisation while the loop runs for a while; kept as the clock "nvml:utilisation" (a share)."""
+    from overhead.profiles.nvml import NvmlSampler
+    from overhead.profiles.summary import ProfileError
+
+    epochs = [s for process in turn.case.epochs() for s in process]
+    steps = max(1, round(WATCHED_S / max(epochs[-1], 1e-6))) * turn.case.workload.steps
+    try:
+        with NvmlSampler() as sampler:
+            turn.worker.ask("run", steps=steps)
+    except ProfileError:
+        return  # no driver library for Python: the page says that no GPU was watched
+    shares = [s.utilisation for s in sampler.samples if s.utilisation is not None]
+    turn.case.keep("nvml:utilisation", 1, turn.process, round_, [round(share * 1e9) for share in shares])
+
+
+def figure(found: list[Budget], batch_size: int) -> figures.Figure:
+    """A bar a loop, its terms end to end, and a marker where the measured step ends; microseconds a step."""
+    names = [budget.backend for budget in found]
+    terms = list(dict.fromkeys(term.name for budget in found for term, _ in budget.terms))
+    alt = f"Microseconds of a step at batch size {batch_size} as a sum of parts: " + "; ".join(
+        f"{b.backend}: " + ", ".join(f"{t.name} {tables.number(i.median)}" for t, i in b.terms)
+        + f", measured step {tables.number(b.step.median)}"
+        for b in found
+    )  # fmt: skip
+
+    def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
+        axes = canvas.subplots()
+        palette = dict(
+            zip(terms, (figures.COLOURS[k][dark] for k in ("tf", "numpy", "jax", "keras", "cupy")), strict=False)
+        )
+        for row, budget in enumerate(found):
+            at = 0.0
+            for term, interval in budget.terms:
+                width = max(interval.median, 0.0)  # a part measured below nothing has no width
+                axes.barh(row, width, 0.62, left=at, color=palette[term.name], edgecolor=theme["paper"], linewidth=0.6)
+                at += width
+            step = budget.step
+            axes.errorbar([step.median], [row], xerr=[[step.median - step.low], [step.high - step.median]], fmt="D",
+                          color=theme["ink"], ms=6, capsize=3, mec=theme["paper"])  # fmt: skip
+        for term in terms:
+            axes.plot([], [], color=palette[term], lw=7, label=term)
+        axes.plot([], [], "D", color=theme["ink"], ls="none", label="the step, measured")
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set(xlabel=f"microseconds per step (medians; batch size {batch_size})", xlim=(0, None))
+        axes.grid(axis="y", visible=False)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3, fontsize=9)
+
+    return figures.Figure(draw, alt, height=1.7 + 0.5 * max(len(names), 1))
+
+
+def spin_figure(frame: pd.DataFrame) -> figures.Figure:
+    """Milliseconds that an epoch gains against the wait at each dispatch, a panel a loop, with the line expected."""
+    alt = "Milliseconds that an epoch gains by a wait at every dispatch: " + "; ".join(
+        f"{row.backend} slope {tables.number(row.slope.median)} of {row.expected:,}" for row in frame.itertuples()
+    )
+    columns = 3
+    lines = -(-max(len(frame), 1) // columns)
+
+    def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
+        panels = np.atleast_1d(canvas.subplots(lines, columns)).ravel()
+        for panel, row in zip(panels, frame.itertuples(), strict=False):
+            x, y = row.points["spin_us"], (row.points["epoch_s"] - row.points["epoch_s"].iloc[0]) * 1e3
+            scale, unit = (1e3, "ms") if x.max() > 1e3 else (1.0, "us")
+            panel.plot(x / scale, row.expected * (x - x.iloc[0]) / 1e3, ls="--", color=theme["faint"], lw=1.2)
+            panel.plot(x / scale, y, "o-", color=figures.colour(row.backend, dark), ms=5)
+            panel.set_title(
+                f"{row.backend}\nslope {tables.number(row.slope.median, 4)} of {row.expected:,}", fontsize=9
+            )
+            panel.set_xlabel(f"wait at a dispatch ({unit})", fontsize=9)
+            panel.tick_params(labelsize=8)
+        for panel in panels[::columns]:
+            panel.set_ylabel("epoch gains (ms)", fontsize=9)
+        for panel in panels[len(frame) :]:
+            panel.set_visible(False)
+
+    return figures.Figure(draw, alt, height=0.4 + 2.3 * lines)

@@ -1,0 +1,262 @@
+"""Chapter 3: the floors of this host, a step's time as a sum of measured parts, and the dispatches a loop exposes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+import numpy as np
+import pandas as pd
+from pydantic import BeforeValidator, Field
+
+from overhead import bounds, calibration, figures, host, probing, runner, spin, stats, tables
+from overhead.contestant import Contestant, WorkerFailed
+from overhead.loops import LOOPS
+from overhead.records import Record
+from overhead.stats import Interval
+from overhead.studies import budget, pages
+from overhead.studies.base import Study, results_folder
+from overhead.studies.per_op import _count, difference_interval
+from overhead.workload import TRAINING_IMAGES, Workload
+
+SPUN_OP_BY_OP = ["tf-eager", "jax-op-by-op", "cupy"]  # numpy is spun with the loops that have a budget
+LEVELS = (0.0, 0.5, 1.0)  # of the longest spin
+LONGEST_SPIN_NS = 50_000
+LONGEST_EPOCH_SPIN_NS = 50_000_000  # for a loop that dispatches once an epoch, so that the wait can be seen at all
+SPIN_STEPS = {"ops": 60, "model:train_function": 300}  # of a sample; an epoch for the others
+PIECE_BLOCK_S = 0.02
+
+
+class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
+    """A step's time from parts that were each measured, and dispatch measured by a wait at every dispatch."""
+
+    stem: ClassVar[str] = "03-where-time-goes"
+    presets = {
+        "quick": runner.PRESETS["quick"]._replace(target=0.0, rounds=(5, 5)),
+        "workshop": runner.PRESETS["workshop"]._replace(target=0.0, rounds=(8, 8), processes=1),
+        "full": runner.PRESETS["full"]._replace(target=0.0, rounds=(20, 20), processes=1, budget_s=240.0),
+    }
+
+    batch_size: Annotated[int, BeforeValidator(_count), Field(ge=1, le=TRAINING_IMAGES // 10)] = 32
+
+    @property
+    def workload(self) -> Workload:
+        return Workload(batch_size=self.batch_size, learning_rate=self.learning_rate)
+
+    @property
+    def twin(self) -> Workload:
+        """As many steps on a 2-2-2 network: the same calls with next to no arithmetic and no bytes."""
+        return Workload(
+            layers=(2, 2, 2), batch_size=2, images=2 * self.workload.steps, learning_rate=self.learning_rate
+        )
+
+    def contestants(self, names: Sequence[str]) -> list[Contestant]:
+        """These loops on every device of this host that they run on."""
+        devices = self.usable_devices()
+        return [Contestant(name, device) for name in names for device in devices if device in LOOPS[name].devices]
+
+    def take(self, bench: runner.Bench) -> list[Record]:
+        """The calibration, the budget's loops on the workload and on its twin, and the loops dispatched op by op."""
+        found = calibration.for_study(self.host, self.usable_devices(), bench, results_folder())
+        timed = runner.time_cases(
+            self.contestants(list(budget.TERMS)), [self.workload, self.twin], bench, self.budget_turn
+        )
+        spun = runner.time_cases(self.contestants(SPUN_OP_BY_OP), [self.workload], bench, self.spin_turn)
+        return found + [case.record(bench.provenance) for case in (*timed, *spun)]
+
+    def budget_turn(self, turn: runner.Turn, round_: int) -> None:
+        """The epoch on both clocks, the pieces of its step, and the epoch with a wait at every dispatch."""
+        runner.time_epochs(turn, round_)
+        kept = budget.pieces(turn.case.contestant.loop)
+        answer = turn.worker.ask(
+            "probe", kind="piece", workload=turn.case.workload.model_dump(mode="json"), names=kept,
+            block_s=PIECE_BLOCK_S, samples=1,
+        )  # fmt: skip
+        for probe in answer["probes"]:
+            turn.case.keep(f"piece:{probe['name']}", probe["calls"], turn.process, round_, probe["end_ns"])
+        if turn.case.workload == self.workload:
+            self.spin_turn(turn, round_)
+            if turn.case.contestant.device == "gpu":
+                budget.watch(turn, round_)
+
+    def spin_turn(self, turn: runner.Turn, round_: int) -> None:
+        """One sample at each length of the wait, in an order that changes from round to round."""
+        worker, case, process, *_ = turn
+        loop, workload = case.contestant.loop, case.workload
+        point = spin.POINTS[LOOPS[loop].cls]
+        steps = SPIN_STEPS.get(point, workload.steps)
+        longest = LONGEST_EPOCH_SPIN_NS if spin.expected(loop, workload) == 1 else LONGEST_SPIN_NS
+        for level in np.random.default_rng(round_).permutation(LEVELS):
+            answer = worker.ask("spin", spin_ns=int(level * longest), steps=steps)
+            if answer["dispatches"] * workload.steps != spin.expected(loop, workload) * steps:
+                made = f"{answer['dispatches']} dispatches in {steps} steps"
+                raise WorkerFailed("failed", f"must make {spin.expected(loop, workload)} an epoch, made {made}")
+            case.keep(f"spin:{level:g}", steps, process, round_, [answer["wall_ns"]])
+            case.keep(f"spun:{level:g}", steps, process, round_, [answer["spun_ns"]])
+
+    def host_card(self) -> pages.Html:
+        """The host and the parameters of this page."""
+        return pages.host_card(self)
+
+    # --- floors -----------------------------------------------------------------------------------------------
+
+    def floors_table(self, records: Sequence[Record]) -> pages.Html:
+        """A row a floor: waited for each time, and with one wait at the end."""
+        rows = []
+        for floor in calibration.floors(records):
+            each, end = (floor[f"{clock}_us"] for clock in ("each", "end"))
+            rows.append(
+                {
+                    "library": floor["loop"],
+                    "device": floor["device"],
+                    "threads": floor["threads"],
+                    "what": floor["does"],
+                    "waited for, us": tables.with_interval(each["median"], each["low"], each["high"]),
+                    "one wait at the end, us": tables.with_interval(end["median"], end["low"], end["high"]),
+                    "blocks": each["n"],
+                }
+            )
+        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records)))
+
+    def frame_sentence(self, records: Sequence[Record]) -> pages.Markdown:
+        """What Keras adds to the same mathematics, and how many steps' dispatch fits into one of its steps."""
+        lines = []
+        for keras in probing.select(records, "frame", "keras-train-step"):
+            plain = probing.select(records, "frame", "function-step", device=keras.device)
+            if plain:
+                ratio = stats.paired_ratio([probing.per_call_us(keras, "end")], [probing.per_call_us(plain[0], "end")])
+                lines.append(
+                    f"On the {keras.device.upper()} one step through Keras's train function takes "
+                    f"{tables.interval(probing.interval_us(keras))} us, the same mathematics in a plain `tf.function` "
+                    f"{tables.interval(probing.interval_us(plain[0]))} us: {tables.interval(ratio)} times as long."
+                )
+        return pages.Markdown(" ".join(lines) or "Keras could not be timed on this host.")
+
+    # --- the budget -------------------------------------------------------------------------------------------
+
+    def budgets(self, records: Sequence[Record]) -> list[budget.Budget]:
+        """One budget a loop and device that was timed on the workload and on its twin."""
+        return budget.budgets(records, self.workload, self.twin)
+
+    def budget_sentence(self, records: Sequence[Record]) -> pages.Markdown:
+        """Where the step's time goes, loop by loop, with what stays unexplained."""
+        lines = [found.sentence() for found in self.budgets(records)]
+        lines += [
+            f"- **{r.loop} ({r.device})** is missing: {r.reason}." for r in records if r.status != "ok" and r.op is None
+        ]
+        return pages.Markdown("\n".join(dict.fromkeys(lines)) or "No loop could be timed on this host.")
+
+    def budget_figure(self, records: Sequence[Record]) -> figures.Figure:
+        """A bar a loop, its terms end to end, and a marker where the measured step ends."""
+        return budget.figure(self.budgets(records), self.batch_size)
+
+    def budget_table(self, records: Sequence[Record]) -> pages.Html:
+        """A row a term: microseconds a step with interval, how it was measured; then sum, step and residual."""
+        rows = [row for found in self.budgets(records) for row in found.rows()]
+        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records)))
+
+    def utilisation(self, records: Sequence[Record]) -> pages.Html | pages.Markdown:
+        """On a GPU: what the driver reports beside the share of the measured peak that the step achieves (S8)."""
+        rows = []
+        ceilings = calibration.ceilings([r for r in records if calibration.is_part(r)])
+        for r in records:
+            shares = r.processes("nvml:utilisation")
+            if not shares or r.device != "gpu" or r.op is not None:
+                continue
+            peak = calibration.ceiling(ceilings, "gpu")["flops_per_s"]
+            achieved = bounds.epoch_flops(self.workload) / stats.median_interval(r.epochs()).median
+            rows.append(
+                {
+                    "loop": r.loop,
+                    "utilisation as the driver reports it": f"{np.median(np.concatenate(shares)):.0%}",
+                    "achieved share of the measured peak": f"{achieved / peak:.2%}",
+                    "samples": sum(map(len, shares)),
+                }
+            )
+        if not rows:
+            return pages.Markdown(
+                "No GPU was watched on this host. On one, this table sets the driver's utilisation (the share of its "
+                "sample intervals in which any kernel ran) beside the share of peak that the step achieves."
+            )
+        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records)))
+
+    # --- dispatch by cause --------------------------------------------------------------------------------------
+
+    def spin_frame(self, records: Sequence[Record]) -> pd.DataFrame:
+        """One row a loop: backend, expected dispatches an epoch, slope (an Interval over rounds), and the points.
+
+        `points` is a frame of level, spin_us (mean wait a dispatch) and epoch_s, medians over rounds. The slope of
+        a round is that of the least-squares line of its epoch's time against the time waited at a dispatch.
+        """
+        rows = []
+        for r in records:
+            if r.op is not None or r.status != "ok" or not r.processes("spin:0") or not r.workload:
+                continue
+            expected, steps = spin.expected(r.loop, self.workload), self.workload.steps
+            x, y = _per_step(r, "spun") * steps / expected, _per_step(r, "spin") * steps  # seconds: a wait, an epoch
+            slopes = [float(np.polyfit(x[:, i], y[:, i], 1)[0]) for i in range(x.shape[1])]
+            points = pd.DataFrame({"spin_us": np.median(x, axis=1) * 1e6, "epoch_s": np.median(y, axis=1)})
+            rows.append(
+                {
+                    "backend": f"{r.loop} ({r.device})",
+                    "expected": expected,
+                    "slope": difference_interval(slopes),
+                    "points": points,
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def spin_sentence(self, records: Sequence[Record]) -> pages.Markdown:
+        """How many of its dispatches each loop exposes, in words."""
+        lines = []
+        for row in self.spin_frame(records).itertuples():
+            slope: Interval = row.slope
+            share = slope.median / row.expected
+            lines.append(
+                f"- **{row.backend}** makes {row.expected:,} dispatches an epoch and exposes {_count_of(slope)} of "
+                f"them ({share:.0%})."
+            )
+        return pages.Markdown("\n".join(lines) or "No loop could be spun on this host.")
+
+    def spin_table(self, records: Sequence[Record]) -> pages.Html:
+        """A row a loop: dispatches expected, slope with interval, their ratio."""
+        rows = []
+        for row in self.spin_frame(records).itertuples():
+            s: Interval = row.slope
+            of = [v / row.expected for v in (s.median, s.low, s.high)]
+            rows.append(
+                {
+                    "loop": row.backend,
+                    "dispatches an epoch": f"{row.expected:,}",
+                    "slope": _count_of(s),
+                    "slope / dispatches": tables.with_interval(*of),
+                    "longest wait, us": f"{row.points['spin_us'].iloc[-1]:,.0f}",
+                    "rounds": s.n,
+                }
+            )
+        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records)))
+
+    def spin_figure(self, records: Sequence[Record]) -> figures.Figure:
+        """Milliseconds that an epoch gains against the wait at each dispatch, a panel a loop; expected: dashed."""
+        return budget.spin_figure(self.spin_frame(records))
+
+    def _caption(self, records: Sequence[Record]) -> str:
+        threads = max((r.threads or 0 for r in records), default=host.cores_allowed())
+        return f"Batch size {self.batch_size}, {threads} threads unless a row says otherwise. " + pages.caption(
+            records, self.settings
+        )
+
+
+def _per_step(record: Record, what: str) -> np.ndarray:
+    """Seconds a step at each length of the wait: (levels, rounds)."""
+    found = {f"{what}:{level:g}": [] for level in LEVELS}
+    for samples in record.timing.samples if record.timing else []:
+        if samples.clock in found:
+            found[samples.clock] += [value / samples.steps for value in samples.values_s]
+    return np.array(list(found.values()))
+
+
+def _count_of(slope: Interval) -> str:
+    if abs(slope.median) < 100:
+        return tables.interval(slope)
+    return f"{slope.median:,.0f} [{slope.low:,.0f}, {slope.high:,.0f}]"

@@ -1,0 +1,234 @@
+"""Chapter 3 on made-up records whose parts are known, and the spin on loops of this process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from overhead import loops, mlp, spin, timing
+from overhead.loops.base import Loop
+from overhead.records import Record, Samples, Timing
+from overhead.spin import Spinner
+from overhead.studies import budget
+from overhead.studies.where_time_goes import LEVELS, LONGEST_EPOCH_SPIN_NS, LONGEST_SPIN_NS, WhereTimeGoes
+from overhead.workload import Workload
+from test_calibration import calibrated, probe_record
+
+STUDY = WhereTimeGoes()
+ROUNDS, STEPS = 5, 1500
+# Microseconds a step (of an epoch for names that say so) on the workload and on its twin.
+PIECES = {
+    "products-into": (70.0, 5.0), "products-fresh": (90.0, 5.0), "elementwise-into": (40.0, 10.0),
+    "elementwise-fresh": (60.0, 12.0), "data": (0.1, 0.1), "products-epoch": (65 * 1500, 100),
+    "elementwise-epoch": (30 * 1500, 200), "data-epoch": (20 * 1500, 2000),
+}  # fmt: skip
+
+
+def case(loop: str, device: str, step_us: float, twin: bool, exposed: float | None = None) -> Record:
+    """Five rounds, each a little slower than the last; `exposed` dispatches an epoch lengthen the spun epochs."""
+    workload = STUDY.twin if twin else STUDY.workload
+    drift = 1 + 0.002 * np.arange(ROUNDS)
+
+    def kept(clock: str, steps: int, seconds: np.ndarray) -> Samples:
+        return Samples(clock=clock, steps=steps, process=0, round=list(range(ROUNDS)), seconds=seconds.tolist())
+
+    samples = [kept("wall", STEPS, step_us * STEPS * 1e-6 * drift)]
+    if loop in budget.TERMS:
+        for name in budget.pieces(loop):
+            samples.append(kept(f"piece:{name}", 10, PIECES[name][twin] * 10e-6 * drift))
+    if exposed is not None:
+        made = spin.expected(loop, workload)
+        longest = (LONGEST_EPOCH_SPIN_NS if made == 1 else LONGEST_SPIN_NS) * 1e-9
+        for level in LEVELS:
+            samples.append(kept(f"spun:{level:g}", STEPS, np.full(ROUNDS, level * longest * made)))
+            samples.append(kept(f"spin:{level:g}", STEPS, step_us * STEPS * 1e-6 * drift + level * longest * exposed))
+    if device == "gpu" and not twin:
+        samples.append(kept("nvml:utilisation", 1, np.full(ROUNDS, 0.93)))
+    return Record(
+        host="made-up", notebook="03-where-time-goes", status="ok", loop=loop, device=device, threads=2,
+        timing=Timing(samples=samples), versions={"numpy": "2"},
+        workload={**workload.model_dump(mode="json"), "steps": workload.steps},
+    )  # fmt: skip
+
+
+def host_of(device: str, slow: float = 1.0) -> list[Record]:
+    found = calibrated(device, "jax", speed=1 if device == "cpu" else 50)
+    found += [
+        probe_record("tf", device, "frame", "keras-train-step", 600),
+        probe_record("tf", device, "frame", "function-step", 300),
+    ]
+    for loop, step, twin, exposed in (
+        ("numpy", 30 + 65 + 30 + 20 + 18, 30, 13 * 1500), ("jax-step", 25 + 65 + 30 + 40, 25, 1480),
+        ("jax-epoch", 2 + 65 + 30, 2.1, 1.01), ("keras-fit", 700 + 65 + 30 + 19, 700, 900),
+    ):  # fmt: skip
+        if device == "cpu" or loop != "numpy":
+            found += [case(loop, device, step * slow, False, exposed), case(loop, device, twin * slow, True)]
+    return [*found, case("tf-eager", device, 1000, False, 13 * 1500)]
+
+
+CPU_HOST = host_of("cpu")
+GPU_HOST = [*CPU_HOST, *host_of("gpu", 1.5), case("cupy", "gpu", 900, False, 13 * 1500)]
+PARTS = [
+    "floors_table",
+    "frame_sentence",
+    "budget_sentence",
+    "budget_table",
+    "spin_sentence",
+    "spin_table",
+    "utilisation",
+]
+
+
+def found(backend: str) -> budget.Budget:
+    return next(b for b in STUDY.budgets(CPU_HOST) if b.backend == backend)
+
+
+def test_a_budget_adds_up_parts_that_were_measured_apart():
+    ours = found("numpy (cpu)")
+
+    parts = {term.name: interval.median for term, interval in ours.terms}
+    assert parts["calls"] == pytest.approx(30, rel=0.01)
+    assert parts["products"] == pytest.approx(65, rel=0.01)
+    assert parts["elementwise"] == pytest.approx(30, rel=0.01)
+    assert parts["allocation"] == pytest.approx((85 + 48) - (65 + 30), rel=0.01)
+    assert parts["data"] == pytest.approx(0, abs=0.01)
+    assert ours.total.median == pytest.approx(sum(parts.values()), rel=1e-3)
+
+
+def test_a_budget_that_closes_says_so_and_one_that_does_not_says_by_how_much():
+    assert "The budget closes" in found("jax-epoch (cpu)").sentence()
+    ours = found("jax-step (cpu)")
+    assert ours.residual.median == pytest.approx(40, rel=0.02)
+    assert "(+25%) is unexplained" in ours.sentence()
+
+
+def test_an_epochs_piece_is_shared_among_its_steps():
+    parts = {term.name: interval.median for term, interval in found("jax-epoch (cpu)").terms}
+
+    assert parts["products"] == pytest.approx(65, rel=0.01)
+    assert parts["elementwise"] == pytest.approx(30, rel=0.01)
+
+
+def test_the_step_is_in_no_term():
+    """A slower loop changes its residual and nothing else: no term is what is left over."""
+    slower = [
+        case(r.loop, r.device, 500, False, 1480) if r.loop == "jax-step" and budget._is_of(r, STUDY.workload) else r
+        for r in CPU_HOST
+    ]
+    before, after = (
+        next(b for b in STUDY.budgets(records) if b.backend == "jax-step (cpu)") for records in (CPU_HOST, slower)
+    )
+    assert [interval for _, interval in before.terms] == [interval for _, interval in after.terms]
+    assert after.residual.median > before.residual.median + 300
+
+
+def test_the_slope_is_the_number_of_exposed_dispatches():
+    slopes = STUDY.spin_frame(CPU_HOST).set_index("backend")["slope"]
+
+    assert slopes["jax-step (cpu)"].median == pytest.approx(1480, rel=1e-6)
+    assert slopes["jax-epoch (cpu)"].median == pytest.approx(1.01, rel=1e-6)
+    assert slopes["tf-eager (cpu)"].median == pytest.approx(13 * 1500, rel=1e-6)
+    assert "exposes 900 [900, 900] of them (60%)" in STUDY.spin_sentence(CPU_HOST).text
+
+
+@pytest.mark.parametrize("records", [CPU_HOST, GPU_HOST], ids=["cpu host", "gpu host"])
+def test_every_part_of_the_page_is_there(records):
+    for part in PARTS:
+        shown = getattr(STUDY, part)(records).text
+        assert len(shown) > 80, part
+        assert "nan" not in shown.lower().split(), part
+        if part.endswith("_table"):
+            assert shown.count("<tr>") > 1
+            assert "Batch size 32" in shown
+    for figure in (STUDY.budget_figure(records), STUDY.spin_figure(records)):
+        assert all(name in figure.alt for name in ("jax-step (cpu)", "jax-epoch (cpu)"))
+        assert ("(gpu)" in figure.alt) == (records is GPU_HOST)
+        assert len(figure._render(True, "png")) > 8_000
+
+
+def test_utilisation_stands_beside_the_share_of_peak():
+    shown = STUDY.utilisation(GPU_HOST).text
+
+    assert "93%" in shown
+    assert "No GPU was watched" in STUDY.utilisation(CPU_HOST).text
+
+
+def test_a_loop_that_failed_is_shown():
+    lost = Record(host="x", notebook="03", status="failed", reason="it died", loop="keras-fit", device="cpu")
+
+    assert "**keras-fit (cpu)** is missing: it died." in STUDY.budget_sentence([*CPU_HOST, lost]).text
+
+
+def test_the_twin_has_the_same_steps():
+    for batch_size in (32, 512, 4096):
+        study = WhereTimeGoes(batch_size=batch_size)
+        assert study.twin.steps == study.workload.steps
+
+
+class Ticking:
+    """A clock that moves 1 us at each reading."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def __call__(self) -> int:
+        self.ns += 1000
+        return self.ns
+
+
+def test_a_spinner_waits_as_long_as_it_says_and_passes_everything_on():
+    spinner = Spinner(50_000, Ticking())
+    call = spinner.around(lambda a, *, b: (a, b))
+
+    assert call(1, b=2) == (1, 2)
+    call(1, b=2)
+    assert spinner.dispatches == 2
+    assert spinner.spun_ns == 2 * 50_000
+    assert Spinner(0, Ticking()).around(lambda: 3)() == 3
+
+
+def test_every_declared_point_is_of_a_loop():
+    classes = {info.cls for info in loops.LOOPS.values()}
+
+    assert set(spin.POINTS) <= classes
+    assert spin.expected("jax-step", Workload()) == 1500
+    assert spin.expected("jax-epoch", Workload()) == 1
+    assert spin.expected("numpy", Workload()) == 13 * 1500
+
+
+@pytest.mark.parametrize("name", ["numpy", "jax-step", "jax-epoch", "jax-op-by-op"])
+def test_a_spun_loop_makes_the_dispatches_it_declares_and_learns_the_same(name, tiny_data):
+    """The exhibits are untouched: what is wrapped is put back, and the parameters are those of a run without a wait."""
+    if name != "numpy":
+        pytest.importorskip("jax")
+    workload = Workload(images=192)
+    data = tiny_data._replace(x=tiny_data.x[:192], y=tiny_data.y[:192])
+    loop: Loop = loops.make(name)
+    state = loop.place(mlp.init(workload), data, workload)
+    state, found = spin.sample(loop, state, workload.steps, 10_000)
+
+    assert found["dispatches"] == spin.expected(name, workload)
+    assert found["spun_ns"] >= 10_000 * found["dispatches"]
+    assert found["wall_ns"] >= found["spun_ns"]
+    if spin.POINTS[type(loop).__name__] != "ops":
+        plain = loop.run(loop.place(mlp.init(workload), data, workload), workload.steps)
+        assert mlp.relative_error(loop.fetch(state), loop.fetch(plain)) < 1e-6
+        _, again = timing.measure(loop, plain, workload.steps)
+        assert again.wall_ns > 0
+
+
+def test_the_wait_shows_in_the_time():
+    """Thirteen waits a step are inside the time that was taken; no absolute time is judged."""
+    workload = Workload(images=64, batch_size=32)
+    x = np.random.default_rng(0).random((64, 784), np.float32)
+    from overhead.data import Split
+
+    loop = loops.make("numpy")
+    state = loop.place(
+        mlp.init(workload), Split(x, np.zeros(64, np.int32), x, np.zeros(64, np.int32), "made-up"), workload
+    )
+    for spin_ns in (0, 200_000):
+        state, found = spin.sample(loop, state, 4, spin_ns)
+        assert found["dispatches"] == 52
+        assert found["spun_ns"] >= 52 * spin_ns
+        assert found["wall_ns"] > found["spun_ns"]
