@@ -139,12 +139,20 @@ def test_run_refuses_a_results_folder_that_cannot_be_written(capsys, monkeypatch
     assert "results folder must be writable, got results" in message
 
 
-def test_run_refuses_to_mix_two_hosts(capsys, monkeypatch, earlier):
-    (earlier / "local" / "host.json").write_text(json.dumps({**host.facts(), "cpu_model": "another"}))
+@pytest.mark.parametrize(
+    ("kept", "why"),
+    [
+        (json.dumps({**host.facts(), "cpu_model": "another"}), "cpu_model was 'another'"),
+        ("{", "its host.json is no JSON"),
+        ("[]", "it holds no facts"),
+    ],
+)
+def test_run_refuses_to_mix_two_hosts(capsys, monkeypatch, earlier, kept, why):
+    (earlier / "local" / "host.json").write_text(kept)
     before = contents(earlier)
     status, message = refused(capsys, monkeypatch, "run", SWEEP)
     assert status == 2
-    assert "host 'local' was measured on another machine (cpu_model was 'another'" in message
+    assert f"host 'local' was measured on another machine ({why}" in message
     assert contents(earlier) == before
 
 

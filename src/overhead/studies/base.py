@@ -168,7 +168,11 @@ class Study(BaseModel, frozen=True, strict=True, extra="forbid"):
         """Refuse to mix this host's results with another's. Raises `ParameterError`."""
         path = results_folder() / self.host / "host.json"
         if path.exists():
-            why = hosts.other_host(json.loads(path.read_text()), hosts.facts())
+            try:
+                kept = json.loads(path.read_text())
+                why = hosts.other_host(kept, hosts.facts()) if isinstance(kept, dict) else "it holds no facts"
+            except ValueError:
+                why = "its host.json is no JSON"
             if why:
                 raise ParameterError(f"host {self.host!r} was measured on another machine ({why}); choose another name")
 

@@ -1,0 +1,201 @@
+"""Executing a notebook: what is put in place, and that a failure puts nothing in place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from overhead import execute, host
+from overhead.execute import NotebookFailed, is_complete, pair_fault
+from overhead.runner import measuring
+from overhead.studies.base import ParameterError
+
+ROOT = Path(__file__).resolve().parents[1]
+STEM = "05-batch-sweep"
+OLD = Path(__file__).parent / "data" / "records-schema-1.jsonl"
+
+# What a study does last, with records of another day.
+WRITES = f"""
+import os, pathlib, shutil
+from overhead import records
+staging = pathlib.Path(os.environ["OVERHEAD_STAGING"])
+records.write(staging / "{STEM}.jsonl", records.read(pathlib.Path(os.environ["OLD_RECORDS"])))
+(staging / "host.json").write_text("{{}}")
+print("wrote", len(records.read(staging / "{STEM}.jsonl")), "records")
+"""
+PARAMETERS = 'host: str = "local"  # folder\nbatch_sizes: list = [32]  # images per step'
+LAST = "'the last cell'"
+
+
+@pytest.fixture
+def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Write a notebook of these cells under the name of a chapter; the folder that it is in."""
+    monkeypatch.setenv("OLD_RECORDS", str(OLD))
+
+    def write(*cells: str, kernel: str = "python3", tag: bool = True) -> Path:
+        made = nbformat.v4.new_notebook(
+            metadata={"kernelspec": {"name": kernel, "display_name": "Any", "language": "python"}}
+        )
+        made.cells = [nbformat.v4.new_code_cell(source) for source in (PARAMETERS, *cells)]
+        made.cells[0].metadata["tags"] = ["parameters"]
+        folder = tmp_path / "notebooks"
+        folder.mkdir(exist_ok=True)
+        nbformat.write(made, folder / f"{STEM}.ipynb")
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A results folder in which an earlier run left its pair."""
+    folder = tmp_path / "results" / "local"
+    folder.mkdir(parents=True)
+    (folder / f"{STEM}.jsonl").write_text(OLD.read_text())
+    of = hashlib.sha256(OLD.read_bytes()).hexdigest()
+    (folder / f"{STEM}.ipynb").write_text(json.dumps({"metadata": {"overhead": {"records_sha256": of}}}))
+    (folder / "host.json").write_text(json.dumps(host.facts()))
+    return folder.parent
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else b"" for p in folder.rglob("*")}
+
+
+def run(results: Path, folder: Path, **parameters: Any) -> Path:
+    return execute.run(STEM, {"host": "local", **parameters}, results, folder)
+
+
+@pytest.mark.slow
+def test_the_pair_is_put_in_place_together(notebook, results, capfd):
+    path = run(results, notebook(WRITES, LAST, kernel="my-env"), batch_sizes=[64])
+
+    assert path == results / "local" / f"{STEM}.ipynb"
+    assert sorted(contents(results)) == [
+        "local",
+        *(f"local/{n}" for n in (f"{STEM}.ipynb", f"{STEM}.jsonl", "host.json")),
+    ]
+    assert is_complete(results, "local", [STEM])
+    executed = nbformat.read(path, 4)
+    nbformat.validate(executed)
+    injected = next(cell for cell in executed.cells if "injected-parameters" in cell.metadata.get("tags", []))
+    assert "batch_sizes = [64]" in injected.source
+    assert executed.metadata.kernelspec.name == "python3"  # which it was run with, whatever the source said
+    assert "wrote 10 records" in json.dumps(executed.cells)
+    text = path.read_text()
+    for absolute in (str(results), str(Path.home()) + "/", tempfile.gettempdir(), str(ROOT)):
+        assert absolute not in text
+    assert executed.metadata.papermill.input_path == f"notebooks/{STEM}.ipynb"
+    assert executed.metadata.papermill.output_path == f"{STEM}.ipynb"
+    assert capfd.readouterr() == ("", "")  # no bar and no warning where nobody watches
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        ([WRITES, "1 / 0", LAST], r"^05-batch-sweep: cell \d raised ZeroDivisionError: division by zero$"),
+        ([WRITES, "import os; os.kill(os.getpid(), 9)", LAST], "^05-batch-sweep: DeadKernelError: Kernel died"),
+        ([WRITES, "import os; os._exit(0)", LAST], "^05-batch-sweep: DeadKernelError: Kernel died"),
+        ([WRITES, "%%bash\nexit 3", LAST], "cell .* raised CalledProcessError: .*exit status 3"),
+        (  # an error handler that swallows what it handles leaves no error behind
+            [WRITES, "get_ipython().set_custom_exc((Exception,), lambda *_, **__: None)", "1 / 0", LAST],
+            "ZeroDivisionError|the last cell was not reached",
+        ),
+        (["1", LAST], "^05-batch-sweep: its cells wrote no records$"),
+    ],
+)
+def test_a_run_that_fails_leaves_the_old_pair(notebook, results, cells, says):
+    before = contents(results)
+    with pytest.raises(NotebookFailed, match=says) as caught:
+        run(results, notebook(*cells))
+    assert len(str(caught.value).splitlines()) <= 2
+    assert contents(results) == before
+    assert is_complete(results, "local", [STEM])
+
+
+@pytest.mark.slow
+def test_a_notebook_that_lost_its_tag_does_not_run_with_the_defaults(tmp_path, results):
+    source = nbformat.read(ROOT / "notebooks" / f"{STEM}.ipynb", 4)
+    for cell in source.cells:
+        cell.metadata.pop("tags", None)
+    (tmp_path / "stale").mkdir()
+    nbformat.write(source, tmp_path / "stale" / f"{STEM}.ipynb")
+    before = contents(results)
+
+    with pytest.raises(
+        NotebookFailed, match=r"batch_sizes must be what papermill injected, \[64\].* tagged 'parameters'"
+    ):
+        run(results, tmp_path / "stale", batch_sizes=[64])
+    assert contents(results) == before
+
+
+@pytest.mark.slow
+def test_of_two_runs_at_once_the_second_is_refused(results, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = contents(results)
+    with measuring(), pytest.raises(NotebookFailed, match="raised Busy: another overhead measurement is running"):
+        run(results, ROOT / "notebooks", loops=["numpy"])
+    assert contents(results) == before
+
+
+def test_everything_is_checked_before_a_kernel_starts(notebook, results, monkeypatch):
+    def never(*_: Any) -> None:
+        raise AssertionError("a kernel was started")
+
+    monkeypatch.setattr(execute, "_papermill", never)
+    folder, before = notebook(WRITES), contents(results)
+    for parameters in ({"batch_sizes": [0]}, {"host": "../up"}, {"host": ""}, {"nonsense": 1}, {"learning_rate": 0}):
+        with pytest.raises(ParameterError):
+            run(results, folder, **parameters)
+    with pytest.raises(ParameterError, match="notebook must be one of"):
+        execute.run("99-nothing", {}, results, folder)
+    with pytest.raises(ParameterError, match=r"notebooks/05-batch-sweep\.ipynb was not found"):
+        execute.run(STEM, {}, results, results)
+    for folder_or_file in (results / "local" / "host.json", results / "local" / f"{STEM}.jsonl" / "deeper"):
+        with pytest.raises(NotebookFailed, match="results folder must be one that can be made"):
+            execute.run(STEM, {}, folder_or_file, folder)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(NotebookFailed, match="results folder must be writable"):
+        run(results, folder)
+    assert contents(results) == before
+
+
+def test_a_failed_rename_leaves_what_can_be_told_from_a_pair(notebook, results, monkeypatch):
+    """Between the two renames of a pair a crash may come; the checksum in the notebook tells."""
+    (results / "local" / f"{STEM}.jsonl").write_text("")
+    assert pair_fault(results / "local", STEM) == (
+        f"local/{STEM}.ipynb and {STEM}.jsonl are not of one run; run the notebook again"
+    )
+    assert not is_complete(results, "local", [STEM])
+
+
+@pytest.mark.parametrize("name", [f"{STEM}.ipynb", f"{STEM}.jsonl"])
+def test_half_a_pair_is_none(results, name):
+    (results / "local" / name).unlink()
+    assert pair_fault(results / "local", STEM) == f"local/{name} is missing"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3"])
+def test_a_broken_notebook_is_no_pair(results, text):
+    (results / "local" / f"{STEM}.ipynb").write_text(text)
+    assert pair_fault(results / "local", STEM) == f"local/{STEM}.ipynb is no notebook"
+
+
+def test_hosts_are_folders_with_results_in_order_and_local_last(results):
+    for name in ("zeta", "alpha", ".staging-x", "empty"):
+        (results / name).mkdir()
+        if name != "empty":
+            (results / name / f"{STEM}.ipynb").write_text("{}")
+    (results / "notes.txt").write_text("no host")
+    assert execute.hosts(results) == {"alpha": [STEM], "zeta": [STEM], "local": [STEM]}
+    assert execute.hosts(results / "nowhere") == {}
