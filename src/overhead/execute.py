@@ -111,7 +111,8 @@ def _papermill(source: Path, target: Path, parameters: dict[str, Any]) -> dict[s
             extra_arguments=["--Application.log_level=ERROR"],  # not: "Kernel is running over TCP without encryption"
         )  # fmt: skip
     except papermill.PapermillExecutionError as error:
-        raise NotebookFailed(f"{source.stem}: cell {error.exec_count} raised {error.ename}: {error.evalue}") from None
+        what = error.evalue or "the notebook kept no more of it"
+        raise NotebookFailed(f"{source.stem}: cell {error.exec_count} raised {error.ename}: {what}") from None
     except Exception as error:  # a dead kernel, a kernel that did not start
         raise NotebookFailed(f"{source.stem}: {type(error).__name__}: {str(error).splitlines()[0]}") from None
     notebook = json.loads(target.read_text())
@@ -122,6 +123,8 @@ def _papermill(source: Path, target: Path, parameters: dict[str, Any]) -> dict[s
         for output in cell["outputs"]:
             if output["output_type"] == "error":
                 raise NotebookFailed(f"{source.stem}: {output['ename']}: {output['evalue']}")
+    # papermill leaves the name of the source's kernel, whichever one it started.
+    notebook["metadata"]["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook["metadata"]["papermill"].update(
         input_path=f"notebooks/{source.name}", output_path=source.name, environment_variables={}
     )
