@@ -9,10 +9,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from overhead import data, host, timing
+from overhead import data, host
 from overhead.sweep import pool
 from overhead.sweep.journal import Journal, JournalBusy
-from overhead.sweep.memory import Allotment, DoesNotFit, allot, chunk_size, default_limit_bytes
+from overhead.sweep.memory import Allotment, DoesNotFit, allot, chunk_size, default_limit_bytes, peak_rss_bytes
 from overhead.sweep.plan import Sweep
 from overhead.sweep.train import Task, Trained, framework, start, train
 from overhead.worker import save_split
@@ -96,7 +96,7 @@ def run(
     at_once = allotment.processes if allotment else 1
     return Outcome(
         sweep, engine, [by_position[p] for p in sorted(by_position)], costs, time.time() - began,
-        timing.rss_bytes() + sum(peaks[:at_once]), allotment, len(finished),
+        peak_rss_bytes() + sum(peaks[:at_once]), allotment, len(finished),
     )  # fmt: skip
 
 

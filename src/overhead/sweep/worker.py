@@ -12,6 +12,7 @@ import numpy as np
 
 from overhead import agreement, data, mlp, timing
 from overhead.loops.many import ManyLoop
+from overhead.sweep.memory import peak_rss_bytes
 from overhead.worker import Contestant, load_split, serve
 from overhead.workload import Workload
 
@@ -72,6 +73,10 @@ class Members(Contestant):
             "val_accuracy": [float(share) if np.isfinite(share) else None for share in accuracy],
             "compilations": self.loop.compilations(),
         }
+
+    def memory(self) -> dict[str, Any]:
+        """Peak and present resident memory of this process alone, bytes."""
+        return {**super().memory(), "peak_rss_bytes": peak_rss_bytes()}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,75 @@
+"""What it costs to get the images into a worker: by pickle as the article's sketch, from the package, or mapped.
+
+`python -m overhead.sweep.passing HOW [FOLDER]` is the worker: it prints the seconds and its peak memory as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from overhead import data
+from overhead.sweep.memory import peak_rss_bytes
+from overhead.worker import load_split, save_split
+from overhead.workload import Workload
+
+WAYS = {
+    "pickle": "the caller sends them to each task by pickle, as the article's sketch does",
+    "package": "each worker unpacks them from its own package",
+    "map": "the caller writes them once, each worker maps the file and copies what it needs",
+}
+
+
+def measure() -> list[dict[str, Any]]:
+    """Of each way: seconds from the request to images in the worker's memory, bytes sent, the worker's peak memory.
+
+    The worker has started and imported NumPy before the clock does. `once_s` is paid once a sweep, by the caller.
+    """
+    split = data.for_workload(Workload())
+    arrays = (split.x, split.y, split.x_val, split.y_val)
+    found = []
+    with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
+        start = time.perf_counter()
+        save_split(Path(folder), split)
+        once_s = {"map": time.perf_counter() - start}
+        for how in WAYS:
+            command = [sys.executable, "-m", "overhead.sweep.passing", how, folder]
+            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                process.stdout.readline()  # ready
+                start = time.perf_counter()
+                sent = pickle.dumps(arrays, protocol=pickle.HIGHEST_PROTOCOL) if how == "pickle" else b""
+                process.stdin.write(sent)
+                process.stdin.close()
+                answer = json.loads(process.stdout.readline())
+                seconds = time.perf_counter() - start
+            found.append(
+                {"how": how, "seconds": seconds, "once_s": once_s.get(how, 0.0), "sent_bytes": len(sent), **answer}
+            )
+    return found
+
+
+def receive(how: str, folder: str) -> int:
+    """Get the images in the way `how`; their bytes, all of them touched."""
+    if how == "pickle":
+        arrays = pickle.load(sys.stdin.buffer)
+    elif how == "package":
+        arrays = data.for_workload(Workload())[:4]
+    else:
+        arrays = [np.array(array) for array in load_split(Path(folder))[:4]]
+    return sum(array.nbytes for array in arrays)
+
+
+if __name__ == "__main__":
+    print("ready", flush=True)
+    got = receive(sys.argv[1], sys.argv[2])
+    print(json.dumps({"images_bytes": got, "peak_rss_bytes": peak_rss_bytes()}), flush=True)

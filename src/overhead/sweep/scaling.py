@@ -1,0 +1,70 @@
+"""Seconds a model against the number of models: engines and floors in the same interleaved rounds."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from overhead import runner
+from overhead.cases import Case
+from overhead.contestant import Contestant
+from overhead.loops import MANY
+from overhead.records import Record
+from overhead.workload import Workload
+
+
+def time_models(
+    contestants: Sequence[Contestant], workload: Workload, counts: Sequence[int], bench: runner.Bench
+) -> list[Record]:
+    """Time every contestant at each number of models; a record each, with `models`.
+
+    A loop or a floor that trains one model is timed with that one in the rounds of every count. Each process
+    goes through all counts. What an engine learns is compared with the reference first, as of any loop.
+    """
+    contestants = [contestant.resolved() for contestant in contestants]
+    cases = {count: {(c, workload): Case(c, workload) for c in contestants} for count in counts}
+    with runner.measuring(bench.force) as shared, tempfile.TemporaryDirectory(prefix="overhead-") as folder:
+        for process in range(bench.preset.processes):
+            _one_set(cases, workload, bench, process, Path(folder))
+    found = []
+    for count, of_count in cases.items():
+        for case in of_count.values():
+            if shared:
+                case.disturbed.add("another measurement ran at the same time (--force)")
+            models = count if case.contestant.loop in MANY else 1
+            found.append(case.record({**bench.provenance, "models": models, "beside": count}))
+    return found
+
+
+def _one_set(
+    cases: dict[int, runner.Cases], workload: Workload, bench: runner.Bench, process: int, folder: Path
+) -> None:
+    """One set of fresh processes, in as many waves as memory needs, through all counts."""
+    copies = -(-runner.FLOOR_PROCESSES // bench.preset.processes)
+    first = next(iter(cases.values()))
+    waiting = [
+        (contestant, process * copies + copy if contestant.is_floor else process)
+        for contestant, _ in first
+        for copy in range(copies if contestant.is_floor else 1)
+    ]
+    while waiting:
+        workers, waiting = runner._start(waiting, first, [workload], bench)
+        for of_count in cases.values():  # what did not start is missing from every count
+            for key, case in of_count.items():
+                if first[key].status != "ok" and case.status == "ok":
+                    case.fail(first[key].status, first[key].reason or "")
+        try:
+            for count, of_count in cases.items():
+                for worker, _ in workers:
+                    if worker.contestant.loop in MANY:
+                        worker.ask("models", count=count)
+                        worker.pause()
+                bench.say(f"{count} models side by side")
+                runner._one_workload(workers, workload, of_count, bench, runner.time_epochs, folder)
+        except BaseException:
+            for worker, _ in workers:
+                worker.kill()
+            raise
+        for worker, _ in workers:
+            worker.close()
