@@ -117,18 +117,20 @@ def budgets(records: Sequence[Record], workload: Workload, twin: Workload) -> li
         steps = workload.steps
         terms = [(term, _term(term, record, other, steps)) for term in TERMS[record.loop]]
         rounds = min(len(values) for _, values in terms)
-        step = _by_round(record, "wall")[:rounds]
-        total = np.sum([values[:rounds] for _, values in terms], axis=0)
-        found.append(
-            Budget(
-                f"{record.loop} ({record.device})",
-                [(term, difference_interval(values)) for term, values in terms],
-                difference_interval(total),
-                difference_interval(step),
-                difference_interval(step - total),
-            )
-        )
+        wall = _by_round(record, "wall")[:rounds]
+        sums = np.sum([values[:rounds] for _, values in terms], axis=0)
+        measured = [(term, difference_interval(values)) for term, values in terms]
+        step = difference_interval(wall)
+        # Medians that a reader can add up; the intervals are those of the rounds' own sums and differences.
+        total = _around(sum(interval.median for _, interval in measured), difference_interval(sums))
+        residual = _around(step.median - total.median, difference_interval(wall - sums))
+        found.append(Budget(f"{record.loop} ({record.device})", measured, total, step, residual))
     return found
+
+
+def _around(median: float, interval: Interval) -> Interval:
+    """`interval` with this median, widened to hold it."""
+    return Interval(median, min(median, interval.low), max(median, interval.high), interval.n)
 
 
 def _is_of(record: Record, workload: Workload) -> bool:

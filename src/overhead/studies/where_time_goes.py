@@ -23,7 +23,7 @@ SPUN_OP_BY_OP = ["tf-eager", "jax-op-by-op", "cupy"]  # numpy is spun with the l
 LEVELS = (0.0, 0.5, 1.0)  # of the longest spin
 LONGEST_SPIN_NS = 50_000
 LONGEST_EPOCH_SPIN_NS = 50_000_000  # for a loop that dispatches once an epoch, so that the wait can be seen at all
-SPIN_STEPS = {"ops": 60, "model:train_function": 300}  # of a sample; an epoch for the others
+SPIN_STEPS = {"ops": 60, "model:train_function": 150}  # of a sample; an epoch for the others
 PIECE_BLOCK_S = 0.02
 
 
@@ -32,7 +32,7 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
 
     stem: ClassVar[str] = "03-where-time-goes"
     presets = {
-        "quick": runner.PRESETS["quick"]._replace(target=0.0, rounds=(5, 5)),
+        "quick": runner.PRESETS["quick"]._replace(target=0.0, rounds=(4, 4)),
         "workshop": runner.PRESETS["workshop"]._replace(target=0.0, rounds=(8, 8), processes=1),
         "full": runner.PRESETS["full"]._replace(target=0.0, rounds=(20, 20), processes=1, budget_s=240.0),
     }
@@ -61,7 +61,9 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
         timed = runner.time_cases(
             self.contestants(list(budget.TERMS)), [self.workload, self.twin], bench, self.budget_turn
         )
-        spun = runner.time_cases(self.contestants(SPUN_OP_BY_OP), [self.workload], bench, self.spin_turn)
+        images = min(TRAINING_IMAGES, SPIN_STEPS["ops"] * self.batch_size)  # no more than a sample needs
+        few = Workload(batch_size=self.batch_size, images=images, learning_rate=self.learning_rate)
+        spun = runner.time_cases(self.contestants(SPUN_OP_BY_OP), [few], bench, self.spin_turn)
         return found + [case.record(bench.provenance) for case in (*timed, *spun)]
 
     def budget_turn(self, turn: runner.Turn, round_: int) -> None:
