@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -97,7 +99,7 @@ def chatty(cell: Any) -> Any:
 @cache
 def results() -> Path:
     """Results of a CPU host and a GPU host, with a file that belongs to no chapter; not to be changed."""
-    folder = Path(tempfile.mkdtemp(prefix="overhead-results-"))
+    folder = until_exit("overhead-results-")
     write_host(folder, CPU_HOST, sweep())
     write_host(folder, GPU_HOST, sweep(gpu=True), {**FACTS, "gpus": [GPU]})
     (folder / CPU_HOST / "99-unknown.ipynb").write_text("{}")
@@ -107,4 +109,11 @@ def results() -> Path:
 @cache
 def html() -> Path:
     """The book of `results()`, built once; returns the folder of its pages."""
-    return book.build(results(), Path(tempfile.mkdtemp(prefix="overhead-book-"))).parent
+    return book.build(results(), until_exit("overhead-book-")).parent
+
+
+def until_exit(prefix: str) -> Path:
+    """A folder that lasts as long as this process."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
