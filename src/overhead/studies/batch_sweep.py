@@ -1,26 +1,53 @@
-"""Chapter 5: every loop over batch sizes, with what each learnt, against the floor."""
+"""Chapter 5: every loop over batch sizes, with what each learnt, against the floor.
+
+One set of fresh processes serves the sweep, the other remainder policy, the article's protocol and the causes that are
+switched on and off (`anomalies`); the time to a quality is trained afterwards, in processes of its own (`quality`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import pandas as pd
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, TypeAdapter
 
 from overhead import figures, host, runner, tables
 from overhead.contestant import Contestant
 from overhead.loops import FLOORS, LOOPS
 from overhead.records import Record
-from overhead.studies import pages
+from overhead.studies import anomalies, article, batch_tables, pages, quality, quality_tables
 from overhead.studies.base import BatchSizes, Study, a_list
 from overhead.workload import Workload
 
-DEFAULT_LOOPS: list[str] = ["numpy", "numpy-per-image", "keras-fit", "keras-fit-validated", "jax-step", "jax-epoch"]
+AUTO = "auto"  # the preset's
+PER_IMAGE = "numpy-per-image"
+QUICK_LOOPS = ("numpy", PER_IMAGE, "keras-fit", "keras-fit-validated", "jax-step", "jax-epoch")
+MORE_LOOPS = ("keras-fit-tuned", "keras-jax-fit", "tf-step", "tf-epoch", "numpy-preallocated")
+
+
+class Axes(NamedTuple):
+    """The points that a preset measures where the parameters leave them open."""
+
+    batch_sizes: tuple[int, ...]
+    loops: tuple[str, ...]
+
+
+AXES = {
+    "quick": Axes((32, 512, 4096), QUICK_LOOPS),
+    "workshop": Axes((32, 128, 512, 2048, 4096), QUICK_LOOPS + MORE_LOOPS),
+    "full": Axes((32, 64, 128, 256, 512, 1024, 2048, 4096), QUICK_LOOPS + MORE_LOOPS),
+}
+
+
+def _sizes(value: Any) -> list[Any]:
+    return [AUTO] if value in (AUTO, [AUTO]) else TypeAdapter(BatchSizes).validate_python(value)
 
 
 def _loops(value: Any) -> list[str]:
+    if value in (AUTO, [AUTO]):
+        return [AUTO]
     names = a_list([value] if isinstance(value, str) and value in LOOPS else value, "[numpy, jax-epoch]")
     for name in names:
         if not isinstance(name, str) or name not in LOOPS:
@@ -29,6 +56,7 @@ def _loops(value: Any) -> list[str]:
 
 
 Loops = Annotated[list[str], BeforeValidator(_loops)]
+Sizes = Annotated[list[Any], BeforeValidator(_sizes)]
 
 
 class BatchSweep(Study, frozen=True, strict=True, extra="forbid"):
@@ -36,25 +64,76 @@ class BatchSweep(Study, frozen=True, strict=True, extra="forbid"):
 
     stem: ClassVar[str] = "05-batch-sweep"
 
-    batch_sizes: BatchSizes = [32, 512, 4096]
+    batch_sizes: Sizes = [AUTO]
     remainder: Literal["drop", "keep"] = "drop"
-    loops: Loops = DEFAULT_LOOPS
+    loops: Loops = [AUTO]
+
+    def sizes(self) -> list[int]:
+        """Batch sizes to measure, smallest first."""
+        return sorted(AXES[self.preset].batch_sizes if self.batch_sizes == [AUTO] else self.batch_sizes)
+
+    def loop_names(self) -> list[str]:
+        """Loops to measure: those asked for, else the preset's."""
+        return list(AXES[self.preset].loops) if self.loops == [AUTO] else self.loops
+
+    def workload(self, size: int, remainder: str | None = None) -> Workload:
+        """What is trained at a batch size, by default under this run's remainder policy."""
+        policy: Any = remainder or self.remainder
+        return Workload(batch_size=size, remainder=policy, learning_rate=self.learning_rate)
 
     def workloads(self) -> list[Workload]:
-        """One workload a batch size, smallest first."""
-        return [
-            Workload(batch_size=size, remainder=self.remainder, learning_rate=self.learning_rate)
-            for size in sorted(self.batch_sizes)
+        """One workload a batch size, then those where the other remainder policy makes a difference."""
+        found = [self.workload(size) for size in self.sizes()]
+        other = "keep" if self.remainder == "drop" else "drop"
+        differing = [w.batch_size for w in found if w.last_batch]
+        return found + [
+            self.workload(size, other) for size in (differing[-1:] if self.preset == "quick" else differing)
         ]
 
     def contestants(self) -> list[Contestant]:
         """Every loop on every device of this host, and the floors."""
         devices = self.usable_devices()
-        loops = [Contestant(name, device) for name in self.loops for device in devices if device in LOOPS[name].devices]
+        names = self.loop_names()
+        loops = [Contestant(name, device) for name in names for device in devices if device in LOOPS[name].devices]
         return loops + floors(devices)
 
+    def arms(self) -> list[anomalies.Arm]:
+        """Loops with one thing switched, of the loops that are measured."""
+        names, on_cpu = self.loop_names(), "cpu" in self.usable_devices()
+        return [a for a in anomalies.ARMS if on_cpu and a.against in names and (a.quick or self.preset != "quick")]
+
     def take(self, bench: runner.Bench) -> list[Record]:
-        return runner.run_cases(self.contestants(), self.workloads(), bench)
+        """The sweep with its interventions in one set of processes, then the time to a quality."""
+        sweep = {contestant.resolved() for contestant in self.contestants()}
+        arms = {arm.contestant.resolved(): arm for arm in self.arms()}
+        smallest, largest = self.workload(self.sizes()[0]), self.workload(self.sizes()[-1])
+
+        def wanted(contestant: Contestant, workload: Workload) -> bool:
+            if contestant not in sweep:
+                return workload == (largest if arms[contestant].at_largest else smallest)
+            if workload.remainder != self.remainder:
+                return not (contestant.is_floor or contestant.loop == PER_IMAGE)
+            # its work for an image does not know the batch size; quick has no minute for showing that
+            return self.preset != "quick" or contestant.loop != PER_IMAGE or workload == smallest
+
+        asked = bench._replace(afterwards=anomalies.keep_page_faults, wanted=wanted)
+        found = []
+        for case in runner.time_cases(
+            list(dict.fromkeys([*(c.resolved() for c in self.contestants()), *arms])), self.workloads(), asked
+        ):
+            record = case.record(bench.provenance)
+            # `op` keeps it out of every table of loops
+            found.append(record if case.contestant in sweep else record.model_copy(update={"op": anomalies.OP}))
+        return found + quality.take(quality.PLANS[self.preset], self.usable_devices(), self.learning_rate, bench)
+
+    def rows(self, records: Sequence[Record]) -> list[Record]:
+        """The records of the sweep itself: loops and floors under this run's remainder policy."""
+        alone = [r for r in records if r.op is None and r.member is None]
+        return [r for r in alone if (r.workload or {}).get("remainder", self.remainder) == self.remainder]
+
+    def caption(self, records: Sequence[Record]) -> str:
+        """Units, spread, batch sizes, threads and versions of the sweep."""
+        return pages.caption(self.rows(records), self.settings)
 
     def host_card(self) -> pages.Html:
         """The host and the parameters of this page."""
@@ -62,6 +141,7 @@ class BatchSweep(Study, frozen=True, strict=True, extra="forbid"):
 
     def sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """What this host's records say, in words."""
+        records = self.rows(records)
         frame = tables.epochs_frame(records)
         timed = frame[frame["status"] == "ok"]
         size = int(timed["batch_size"].min()) if len(timed) else 0
@@ -87,6 +167,7 @@ class BatchSweep(Study, frozen=True, strict=True, extra="forbid"):
 
     def figure(self, records: Sequence[Record]) -> figures.Figure:
         """Seconds per epoch against batch size, log-log, with the floor."""
+        records = self.rows(records)
         frame = tables.epochs_frame(records)
         timed = frame[frame["status"] == "ok"]
         best = [
@@ -104,9 +185,9 @@ class BatchSweep(Study, frozen=True, strict=True, extra="forbid"):
 
     def table(self, records: Sequence[Record]) -> pages.Html:
         """Every row: seconds, throughput, accuracy and times the floor; or the reason why it is missing."""
-        frame = tables.epochs_frame(records)
+        frame = tables.epochs_frame(self.rows(records))
         rows = [self._row(row) for row in frame.itertuples()]
-        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings)))
+        return pages.Html(tables.as_html(pd.DataFrame(rows), self.caption(records)))
 
     @staticmethod
     def _row(row: Any) -> dict[str, str]:
@@ -137,7 +218,7 @@ class BatchSweep(Study, frozen=True, strict=True, extra="forbid"):
 
     def floors_table(self, records: Sequence[Record]) -> pages.Html:
         """The floor by library and threads; the smallest at each batch size is the floor."""
-        frame = tables.floors_frame(records)
+        frame = tables.floors_frame(self.rows(records))
         rows = [
             {
                 "library": row.library,
@@ -153,6 +234,66 @@ class BatchSweep(Study, frozen=True, strict=True, extra="forbid"):
             "The step's matrix products alone, streaming the epoch; the best of the fresh processes, 95 % interval"
         )
         return pages.Html(tables.as_html(pd.DataFrame(rows), caption))
+
+    def gains_table(self, records: Sequence[Record]) -> pages.Html:
+        """Per loop and device, the first batch size whose doubling gains next to nothing."""
+        return batch_tables.gains_table(self.rows(records), self.caption(records))
+
+    def plateau_table(self, records: Sequence[Record]) -> pages.Html:
+        """What is left of each loop's time when the batch grows."""
+        return batch_tables.plateau_table(self.rows(records), self.caption(records))
+
+    def remainder_table(self, records: Sequence[Record]) -> pages.Html:
+        """Both policies for the last, partial batch: steps, images seen, seconds and accuracy."""
+        return batch_tables.remainder_table(records, self.caption(records))
+
+    def settings_table(self, records: Sequence[Record]) -> pages.Html:
+        """What each framework resolved by itself."""
+        return batch_tables.settings_table(self.rows(records))
+
+    def protocol_sentence(self, records: Sequence[Record]) -> pages.Markdown:
+        """What the article's protocol alone is worth here, in words."""
+        return article.sentence(records, self.remainder)
+
+    def gaps_table(self, records: Sequence[Record]) -> pages.Html:
+        """The article's gaps, and how much of each is its protocol."""
+        return article.gaps_table(records, self.remainder, self.caption(records))
+
+    def published_table(self, records: Sequence[Record]) -> pages.Html:
+        """The article's figures beside the same protocol on this host."""
+        return article.published_table(records, self.caption(records))
+
+    def anomalies_sentence(self, records: Sequence[Record]) -> pages.Markdown:
+        """Whether NumPy's large batches are slower here, and why."""
+        return anomalies.sentence(self.rows(records), anomalies.of(records))
+
+    def anomalies_table(self, records: Sequence[Record]) -> pages.Html:
+        """Each cause that the article left open, switched, with its verdict."""
+        return anomalies.table(self.rows(records), anomalies.of(records), self.caption(records))
+
+    def updates_table(self, records: Sequence[Record]) -> pages.Html:
+        """Equal epochs beside equal updates."""
+        return quality_tables.updates_table(records)
+
+    def quality_sentence(self, records: Sequence[Record]) -> pages.Markdown:
+        """Time to the quality, in words."""
+        return quality_tables.sentence(records)
+
+    def rates_table(self, records: Sequence[Record]) -> pages.Html:
+        """The grid of learning rates at each batch size."""
+        return quality_tables.rates_table(records)
+
+    def quality_table(self, records: Sequence[Record]) -> pages.Html:
+        """Seconds to the quality at each batch size, each with its own rate."""
+        return quality_tables.table(records)
+
+    def quality_figure(self, records: Sequence[Record]) -> figures.Figure:
+        """Validation accuracy against seconds."""
+        return quality_tables.figure(records)
+
+    def quality_by_loop(self, records: Sequence[Record]) -> pages.Html:
+        """Seconds to the quality of every loop at the smallest batch size."""
+        return quality_tables.by_loop_table(records, self.rows(records))
 
 
 FLOOR_COLUMNS = ["times_floor", "times_floor_low", "times_floor_high"]
