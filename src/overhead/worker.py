@@ -23,7 +23,8 @@ import numpy as np
 
 from overhead import loops, timing
 from overhead.data import Split
-from overhead.loops.base import Declined, Loop, Op, nothing_to_wait_for
+from overhead.faults import explain
+from overhead.loops.base import Loop, Op, nothing_to_wait_for
 from overhead.mlp import flat, unflat
 from overhead.workload import Workload
 
@@ -42,7 +43,7 @@ class Contestant:
         self.state: Any = None
         self.workload: Workload | None = None
         self._since: dict[int, float] | None = None
-        self._probes: dict[tuple[str, str], list[Any]] = {}
+        self._probes: dict[tuple[str, str], tuple[list[Any], dict[str, int]]] = {}
 
     def hello(self) -> dict[str, Any]:
         """Versions, thread pools and the clock of this process."""
@@ -177,22 +178,27 @@ class Contestant:
         names: list[str] | None = None,
         block_s: float = 0.004,
         samples: int = 2,
+        clocks: list[str] | None = None,
     ) -> dict[str, Any]:
         """Time this framework's probes of one kind at the shapes of `workload`, all or those of `names`."""
         from overhead import probes
 
         key = kind, json.dumps(workload, sort_keys=True)
         if key not in self._probes:
-            made = probes.make(self.loop.framework, self.loop.device, kind, Workload(**workload))
-            self._probes[key] = made
-        chosen = [p for p in self._probes[key] if names is None or p.name in names]
-        return {
-            "probes": [
-                {"name": p.name, "kind": p.kind, "does": p.does, "flops": p.flops, "bytes": p.bytes}
-                | probes.time_probe(p, block_s, samples)
-                for p in chosen
-            ]
-        }
+            self._probes[key] = probes.make(self.loop.framework, self.loop.device, kind, Workload(**workload)), {}
+        made, calls = self._probes[key]
+        found = []
+        for probe in made:
+            if names is None or probe.name in names:
+                timed = probes.time_probe(
+                    probe, block_s, samples, calls.get(probe.name), tuple(clocks or ("each", "end"))
+                )
+                calls[probe.name] = timed["calls"]
+                found.append(
+                    {"name": probe.name, "kind": probe.kind, "does": probe.does, "flops": probe.flops,
+                     "bytes": probe.bytes, **timed}
+                )  # fmt: skip
+        return {"probes": found}
 
     def spin(self, spin_ns: int, steps: int) -> dict[str, Any]:
         """One sample of `steps` steps with a busy wait of `spin_ns` at every dispatch that the loop declares."""
@@ -293,23 +299,11 @@ def serve(name: str, device: str, kind: type[Contestant] = Contestant) -> None:
                 answer = {"import_s": import_s, **contestant.hello()}
             else:
                 answer = getattr(contestant, verb)(**command)
-        except Declined as reason:
-            answer = {"status": "declined", "reason": str(reason)}
-        except MemoryError as error:
-            answer = {"status": "failed", "reason": f"out of memory: {error or 'an allocation was refused'}"}
-        except ImportError as error:
-            answer = {"status": "declined", "reason": missing(error)}
         except Exception as error:
-            answer = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
+            status, reason = explain(error, device)
+            answer = {"status": status, "reason": reason}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
-
-
-def missing(error: ImportError) -> str:
-    """Why a framework could not be imported, in words."""
-    if isinstance(error, ModuleNotFoundError) and error.name and "." not in error.name:
-        return f"{error.name} is not installed"
-    return f"cannot be imported: {error}"
 
 
 def die_with_parent() -> None:

@@ -37,22 +37,32 @@ def make(framework: str, device: str, kind: str, workload: Workload) -> list[Pro
     return maker(device, workload) if maker else []
 
 
-def time_probe(probe: Probe, block_s: float, samples: int) -> dict[str, Any]:
+def time_probe(
+    probe: Probe, block_s: float, samples: int, calls: int | None = None, clocks: tuple[str, ...] = ("each", "end")
+) -> dict[str, Any]:
     """Blocks of calls lasting about `block_s`: a wait after each call ("each"), and one wait at the end ("end").
 
-    Returns the number of calls a block and the nanoseconds of `samples` blocks of either kind, in turn.
+    Returns the number of calls a block (as given, or found after a first call that may compile) and, for each of
+    `clocks`, the nanoseconds of `samples` blocks; the two kinds take turns.
     """
+    if calls is None:
+        calls = calls_in(probe, block_s)
+    found: dict[str, list[int]] = {f"{clock}_ns": [] for clock in clocks}
+    for _ in range(samples):
+        for clock in clocks:
+            found[f"{clock}_ns"].append(_block(probe, calls, each=clock == "each"))
+    return {"calls": calls, **found}
+
+
+def calls_in(probe: Probe, block_s: float) -> int:
+    """How many calls, at least one, last about `block_s` once what is done at a first call is done."""
     probe.call()  # compiles, allocates
     probe.wait()
     once = max(_block(probe, 1, each=True), 1)
-    few = max(1, min(50, int(block_s * 1e8 / once)))  # a tenth of a block tells how long a call is when warm
-    once = max(_block(probe, few, each=True) / few, 1)
-    calls = max(1, min(LONGEST_BLOCK, round(block_s * 1e9 / once)))
-    each, end = [], []
-    for _ in range(samples):
-        each.append(_block(probe, calls, each=True))
-        end.append(_block(probe, calls, each=False))
-    return {"calls": calls, "each_ns": each, "end_ns": end}
+    if once < 1e8 * block_s:  # a tenth of a block and more tells better how long a warm call is
+        few = min(50, int(block_s * 1e8 / once))
+        once = max(_block(probe, few, each=True) / few, 1)
+    return max(1, min(LONGEST_BLOCK, round(block_s * 1e9 / once)))
 
 
 def _block(probe: Probe, calls: int, *, each: bool) -> int:

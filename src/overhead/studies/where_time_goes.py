@@ -72,7 +72,7 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
         kept = budget.pieces(turn.case.contestant.loop)
         answer = turn.worker.ask(
             "probe", kind="piece", workload=turn.case.workload.model_dump(mode="json"), names=kept,
-            block_s=PIECE_BLOCK_S, samples=1,
+            block_s=PIECE_BLOCK_S, samples=1, clocks=["end"],
         )  # fmt: skip
         for probe in answer["probes"]:
             turn.case.keep(f"piece:{probe['name']}", probe["calls"], turn.process, round_, probe["end_ns"])
