@@ -22,7 +22,8 @@ from fake_loops import contestant
 from overhead import mlp, worker
 from overhead.contestant import STOPPABLE, Contestant, Worker, WorkerFailed, environment, without_paths
 from overhead.data import Split
-from overhead.worker import busy_threads, missing, save_split
+from overhead.faults import missing
+from overhead.worker import busy_threads, save_split
 from overhead.workload import Workload
 
 LIMIT_S = 120.0  # generous: the machine may be busy

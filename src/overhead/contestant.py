@@ -16,11 +16,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from overhead import host
+from overhead import gpus, host
 from overhead.loops import FLOORS, LOOPS, MANY, LoopInfo
 
 START_LIMIT_S = 180.0  # a first import of TensorFlow from a cold disk takes a minute and more
 CALL_LIMIT_S = 600.0
+# Of a contestant whose float32 products may be computed in TF32: for CUDA's libraries and TensorFlow, JAX, CuPy.
+TF32 = (("NVIDIA_TF32_OVERRIDE", "1"), ("JAX_DEFAULT_MATMUL_PRECISION", "tensorfloat32"), ("CUPY_TF32", "1"))
 ABSOLUTE = re.compile(r"(?<![\w./:~-])/(?:[\w.+@~-]+/)+|(?<=[a-z]:)/(?!/)(?:[\w.+@~-]+/)+")  # folders from the root
 STOPPABLE = hasattr(signal, "SIGSTOP")
 
@@ -55,7 +57,7 @@ class Contestant(NamedTuple):
 
 
 def environment(contestant: Contestant) -> dict[str, str]:
-    """What a worker's environment adds to ours: threads of every pool, one device, quiet frameworks."""
+    """What a worker's environment adds to ours: threads of every pool, one device, quiet frameworks, no TF32."""
     threads = str(contestant.threads)
     env = {
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC"), threads),
@@ -68,9 +70,17 @@ def environment(contestant: Contestant) -> dict[str, str]:
         "PYTHONNOUSERSITE": os.environ.get("PYTHONNOUSERSITE", ""),
     }
     if contestant.device == "cpu":
-        env["JAX_PLATFORMS"] = "cpu"
+        # Keras turns XLA on by itself where TensorFlow finds a GPU, and JAX starts on one that it finds.
+        env |= {"JAX_PLATFORMS": "cpu", gpus.VISIBLE: "-1"}
     else:
-        env["JAX_DEFAULT_MATMUL_PRECISION"] = "highest"  # JAX's own choice on NVIDIA GPUs is TF32
+        env |= {
+            gpus.VISIBLE: gpus.first_visible(os.environ),  # JAX would take every card, and memory on each
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # nvidia-smi's, so that its numbers are ours
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+            "JAX_DEFAULT_MATMUL_PRECISION": "highest",  # JAX's own choice on NVIDIA GPUs is TF32
+            "NVIDIA_TF32_OVERRIDE": "0",  # cuBLAS never uses it then, whoever asks
+            "CUPY_TF32": "0",
+        }
     return {**env, **dict(contestant.info.env if contestant.info else ()), **dict(contestant.env)}
 
 
@@ -82,6 +92,7 @@ class Worker:
         self.limit_s = limit_s  # for any command but the first
         self.env = environment(contestant)
         self.ended: str | None = None  # why the process is no more
+        self.faulted = False  # a command failed: memory or a device's context may be lost with it
         self.facts: dict[str, Any] = {}
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._said: deque[str] = deque(maxlen=40)
@@ -127,15 +138,16 @@ class Worker:
             line = self._lines.get(timeout=limit_s)
         except queue.Empty:
             self.kill()
-            self.ended = f"no answer to {do!r} within {limit_s:g} s; killed"
+            self.ended, self.faulted = f"no answer to {do!r} within {limit_s:g} s; killed", True
             raise WorkerFailed("failed", self.ended) from None
         except OSError:
             line = None
         if line is None:
-            self.ended = self._why_dead()
+            self.ended, self.faulted = self._why_dead(), True
             raise WorkerFailed("failed", self.ended)
         answer = json.loads(line)
         if "status" in answer:
+            self.faulted = self.faulted or answer["status"] == "failed"
             raise WorkerFailed(answer["status"], without_paths(answer["reason"]))
         return answer
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from overhead import host
+from overhead import gpus, host
 
 DISTURBED_STEAL, DISTURBED_OTHERS = 0.02, 0.10  # shares of the allowed cores
 DISTURBED_WAITS, DISTURBED_FREQUENCY = 0.02, 0.10  # shares of the time, of the frequency
@@ -94,6 +94,46 @@ class Disturbance:
             change = after.frequency_mhz / before.frequency_mhz - 1
             if abs(change) > DISTURBED_FREQUENCY:
                 found.append(f"the CPU's frequency changed by {change:+.0%}")
+        return found
+
+
+class GpuWatch:
+    """One GPU between two looks and more; a look costs tens of milliseconds, so it belongs between turns."""
+
+    EVERY_S = 1.0
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.looks: list[gpus.State | None] = []
+        self._at = -self.EVERY_S
+
+    def look(self, now: bool = False) -> None:
+        """Ask the driver, at most once a second unless it must be `now`."""
+        if now or time.monotonic() - self._at >= self.EVERY_S:
+            self.looks.append(gpus.state(self.index))
+            self._at = time.monotonic()
+
+    def facts(self) -> dict[str, Any]:
+        """The GPU's index and the extremes of its clock, temperature, power and memory over all looks."""
+        seen = [look for look in self.looks if look is not None]
+        found: dict[str, Any] = {"index": self.index}
+        for name in ("sm_clock_mhz", "temperature_c", "power_w", "memory_used_mib"):
+            values = [value for look in seen if (value := getattr(look, name)) is not None]
+            if values:
+                found[name] = [min(values), max(values)]
+        return found
+
+    def found(self) -> list[str]:
+        """What held the GPU back, in how many of the looks; and whether it has stopped answering."""
+        seen = [look for look in self.looks if look is not None]
+        reasons = dict.fromkeys(why for look in seen for why in look.held_back)
+        found = [
+            f"the GPU's clocks were held back by {why} ({sum(why in look.held_back for look in seen)} of {len(seen)} "
+            "looks)"
+            for why in reasons
+        ]
+        if seen and self.looks[-1] is None:
+            found.append("the GPU stopped answering its driver")
         return found
 
 

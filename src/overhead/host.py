@@ -8,10 +8,13 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from overhead import gpus as gpu_driver
 
 FRAMEWORKS = {
     "numpy": ("numpy",),
@@ -27,6 +30,7 @@ INSTALL = {
     "keras": "pip install keras",
     "cupy": "pip install 'overhead[gpu]' on a host with an NVIDIA GPU",
 }
+INSTALL_GPU = {"jax": "pip install 'jax[cuda12]'", "tensorflow": "pip install 'tensorflow[and-cuda]'"}
 # Variables that change what is measured; recorded with every record when they are set.
 TELLING = (
     *("OMP_", "OPENBLAS_", "MKL_", "BLIS_", "GOTO_", "NPROC", "NPY_", "ONEDNN_", "DNNL_", "MALLOC_", "GLIBC_TUNABLES"),
@@ -142,41 +146,14 @@ def allocator() -> dict[str, str]:
 
 
 def gpus() -> list[dict[str, Any]]:
-    """NVIDIA GPUs as the driver names them, with driver, memory and power limit; empty without one."""
-    fields = "name,driver_version,memory.total,power.limit,clocks.max.sm,clocks.max.memory"
-    try:
-        out = subprocess.run(
-            ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"],
-            capture_output=True, text=True, timeout=20, check=True,
-        ).stdout  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return []
-    found = []
-    for line in out.strip().splitlines():
-        values = [value.strip() for value in line.split(",")]
-        if len(values) == 6:
-            keys = (
-                "name",
-                "driver",
-                "memory_mib",
-                "power_limit_w",
-                "max_sm_clock_mhz",
-                "max_memory_clock_mhz",
-            )
-            found.append(dict(zip(keys, values, strict=True)))
-    return found
+    """NVIDIA GPUs that this process may use, the one that is used first (see `overhead.gpus`); empty without one."""
+    return gpu_driver.gpus()
 
 
 def gpu_processes() -> int | None:
-    """Compute processes on the GPUs now; None without a GPU or where it cannot be read."""
-    try:
-        out = subprocess.run(
-            ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"],
-            capture_output=True, text=True, timeout=20, check=True,
-        ).stdout  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return len(out.split())
+    """Compute processes on the GPU that is used; None without a GPU or where it cannot be read."""
+    cards = gpus()
+    return gpu_driver.processes(cards[0]["index"] if cards else None)
 
 
 def frameworks() -> dict[str, dict[str, str]]:
@@ -216,8 +193,12 @@ def blas(env: dict[str, str] | None = None) -> list[dict[str, Any]]:
 
 
 def telling_environment(env: dict[str, str]) -> dict[str, str]:
-    """Variables that change what is measured; a value that is a path is not shown."""
-    return {k: ("(a path)" if "/" in v else v) for k, v in sorted(env.items()) if k.startswith(TELLING)}
+    """Variables that change what is measured; a value that is a path, or a card's own number, is not shown."""
+
+    def shown(value: str) -> str:
+        return "(a UUID)" if value.startswith(("GPU-", "MIG-")) else "(a path)" if "/" in value else value
+
+    return {name: shown(value) for name, value in sorted(env.items()) if name.startswith(TELLING)}
 
 
 def facts() -> dict[str, Any]:
@@ -329,9 +310,73 @@ def warnings(pools: list[dict[str, Any]], frameworks_found: dict[str, dict[str, 
     for name, entry in frameworks_found.items():
         if "missing" in entry:
             found.append(Warned(f"{name} is missing", entry["missing"], INSTALL[name]))
-    if others := gpu_processes():
+    return found + gpu_warnings(frameworks_found)
+
+
+def gpu_warnings(frameworks_found: dict[str, dict[str, str]]) -> list[Warned]:
+    """What would spoil a measurement on the GPU, or keep a framework from it; empty on a host without one."""
+    cards = gpus()
+    if not cards:
+        hidden = gpu_driver.VISIBLE in os.environ and gpu_driver.processes() is not None
+        what = f"{gpu_driver.VISIBLE}={os.environ.get(gpu_driver.VISIBLE)} hides every GPU"
+        return [Warned(what, "only the CPU is measured", f"unset {gpu_driver.VISIBLE}")] if hidden else []
+    card, found = cards[0], []
+    if len(cards) > 1:
         found.append(
-            Warned(f"{others} other processes on the GPU", "they share its time and memory", "stop them, or wait")
+            Warned(
+                f"{len(cards)} GPUs, of which GPU {card['index']} ({card['name']}) is used",
+                "a loop of this book trains on one",
+                f"set {gpu_driver.VISIBLE} to choose another one by its number in nvidia-smi",
+            )
+        )
+    cudas = gpu_driver.cudas()
+    for name, cuda, least in gpu_driver.driver_too_old(card["driver"], cudas):
+        found.append(
+            Warned(
+                f"driver {card['driver']} is too old for the CUDA {cuda} of {name} ({least} or newer)",
+                f"{name} cannot use the GPU",
+                "update the driver, or install the framework's wheels for an older CUDA",
+            )
+        )
+    for name in ("jax", "tensorflow"):
+        if "version" in frameworks_found.get(name, {}) and name not in cudas:
+            found.append(
+                Warned(
+                    f"no CUDA packages for {name} were found",
+                    f"unless the system has its own, {name} cannot use the GPU and its rows say so",
+                    INSTALL_GPU[name],
+                )
+            )
+    if shutil.which("nsys") is None:
+        found.append(
+            Warned(
+                "nsys is missing",
+                "the profiles of chapter 03 are those that come with the book",
+                "install NVIDIA Nsight Systems",
+            )
+        )
+    if others := gpu_driver.processes(card["index"]):
+        found.append(
+            Warned(
+                f"{others} other {'process' if others == 1 else 'processes'} on the GPU",
+                "they share its time and memory",
+                "stop them, or wait",
+            )
+        )
+    now = gpu_driver.state(card["index"])
+    if now is None:
+        found.append(Warned("the GPU does not answer", "its driver tells nothing of it", "look at nvidia-smi"))
+    elif now.utilisation is not None and now.utilisation > gpu_driver.BUSY:
+        found.append(
+            Warned(f"the GPU is busy {now.utilisation:.0%} of the time", "another program has it", "stop it, or wait")
+        )
+    if now and now.held_back:
+        found.append(
+            Warned(
+                f"the GPU's clocks are held back by {' and '.join(now.held_back)}",
+                "its times change with its clocks",
+                "cool it, or raise its power limit; a disturbed run is marked",
+            )
         )
     return found
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from overhead import agreement, data, host, mlp, stats
+from overhead import agreement, data, gpus, host, mlp, stats
 from overhead.cases import Case
 from overhead.contestant import CALL_LIMIT_S, START_LIMIT_S, Contestant, Worker, WorkerFailed
 from overhead.data import Split
-from overhead.disturbance import Disturbance
+from overhead.disturbance import Disturbance, GpuWatch
 from overhead.mlp import Params, unflat
 from overhead.records import Record
 from overhead.worker import save_split
@@ -113,7 +113,7 @@ def time_cases(
     """
     contestants = [c.resolved() for c in contestants]
     cases = {(c, w): Case(c, w) for c in contestants for w in workloads if bench.wanted(c, w)}
-    others = _others_on_gpu(contestants)
+    others, busy = _others_on_gpu(contestants), _busy_gpu(contestants)
     with measuring(bench.force) as shared, tempfile.TemporaryDirectory(prefix="overhead-") as folder:
         for process in range(bench.preset.processes):
             _one_set(cases, bench, take_turn or time_epochs, process, Path(folder))
@@ -121,14 +121,31 @@ def time_cases(
             for case in cases.values():
                 case.disturbed.add("another measurement ran at the same time (--force)")
         if others := max(others, _others_on_gpu(contestants)):
-            for case in cases.values():
-                case.disturbed.add(f"{others} other {'process' if others == 1 else 'processes'} on the GPU")
+            busy.append(f"{others} other {'process' if others == 1 else 'processes'} on the GPU")
+        for case in cases.values():
+            if case.contestant.device == "gpu":
+                case.disturbed.update(busy)
     return list(cases.values())
 
 
 def _others_on_gpu(contestants: Sequence[Contestant]) -> int:
     """Processes on the GPU while no worker of ours runs; 0 when the GPU is not measured."""
     return (host.gpu_processes() or 0) if any(c.device == "gpu" for c in contestants) else 0
+
+
+def _busy_gpu(contestants: Sequence[Contestant]) -> list[str]:
+    """How busy the GPU is while no worker of ours runs: a container may not see whose processes they are."""
+    watch = _gpu_watch(any(c.device == "gpu" for c in contestants))
+    now = gpus.state(watch.index) if watch else None
+    if now is None or now.utilisation is None or now.utilisation <= gpus.BUSY:
+        return []
+    return [f"the GPU was busy {now.utilisation:.0%} of the time before we began"]
+
+
+def _gpu_watch(measured: bool) -> GpuWatch | None:
+    """A watch of the GPU that is used, where one is measured."""
+    cards = host.gpus() if measured else []
+    return GpuWatch(cards[0]["index"]) if cards else None
 
 
 Cases = dict[tuple[Contestant, Workload], Case]
@@ -139,7 +156,7 @@ def _one_set(cases: Cases, bench: Bench, take_turn: Callable[[Turn, int], None],
     copies = -(-FLOOR_PROCESSES // bench.preset.processes)
     waiting = [
         (contestant, process * copies + copy if contestant.is_floor else process)
-        for contestant in dict.fromkeys(contestant for contestant, _ in cases)
+        for contestant in dict.fromkeys(who for (who, _), case in cases.items() if case.status == "ok")
         for copy in range(copies if contestant.is_floor else 1)
     ]
     workloads = list(dict.fromkeys(workload for _, workload in cases))
@@ -211,11 +228,14 @@ def _one_workload(
     save_split(folder, split)
     np.savez(folder / "params.npz", *mlp.flat(mlp.init(workload)))
     ready: list[Turn] = []
-    for worker, process in workers:
+    for index, (worker, process) in enumerate(workers):
         case = cases.get((worker.contestant, workload))
         if case is None or case.status != "ok":
             continue
         try:
+            if worker.faulted:
+                worker = _replaced(worker, bench)
+                workers[index] = worker, process
             ready.append(_prepare(worker, case, process, split, place, folder))
         except WorkerFailed as failure:
             case.fail(failure.status, failure.reason)
@@ -233,6 +253,22 @@ def _one_workload(
                 case.fail(failure.status, failure.reason)
             worker.pause()
     bench.say(f"batch size {workload.batch_size}: {rounds} rounds")
+
+
+def _replaced(worker: Worker, bench: Bench) -> Worker:
+    """A fresh process in the place of one that failed: the memory and the device's context that it had are free again.
+
+    Raises `WorkerFailed` where it does not start.
+    """
+    worker.kill()
+    fresh = Worker(worker.contestant, bench.limit_s)
+    try:
+        fresh.facts = fresh.ask("hello", START_LIMIT_S)
+    except BaseException:
+        fresh.kill()
+        raise
+    bench.say(f"{worker.contestant.loop} failed and was started again")
+    return fresh
 
 
 def _threads_used(case: Case, busy: int | None, bench: Bench) -> None:
@@ -338,6 +374,7 @@ def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], No
     preset, shuffle = bench.preset, random.Random(bench.seed)
     started, done, stopped = time.monotonic(), 0, "count"
     disturbance = Disturbance()
+    watch = _gpu_watch(any(turn.case.contestant.device == "gpu" for turn in ready))
     disturbance.start(_own_seconds(ready))
     while done < preset.rounds[1] and (able := [turn for turn in ready if turn.case.status == "ok"]):
         for turn in shuffle.sample(able, len(able)):
@@ -346,6 +383,8 @@ def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], No
             except WorkerFailed as failure:
                 turn.case.fail(failure.status, failure.reason)
             turn.worker.pause()
+        if watch:
+            watch.look()
         done += 1
         if done < preset.rounds[0]:
             continue
@@ -357,6 +396,8 @@ def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], No
             stopped = "budget"
             break
     found = disturbance.found(_own_seconds(ready))
+    if watch:
+        watch.look(now=True)
     for turn in ready:
         own = turn.case.epochs()[-1:]
         why = "target" if own and stats.reached(stats.median_interval(own), preset.target) else stopped
@@ -364,6 +405,9 @@ def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], No
             turn.case.stopped = why
         turn.case.disturbed.update(found)
         turn.case.facts["host_state"] = disturbance.facts
+        if watch and turn.case.contestant.device == "gpu":
+            turn.case.disturbed.update(watch.found())
+            turn.case.facts["host_state"] = {**disturbance.facts, "gpu": watch.facts()}
     return done
 
 
