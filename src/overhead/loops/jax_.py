@@ -78,6 +78,13 @@ def programs(function: Any) -> int:
     return function._cache_size()
 
 
+def matmul_precision(device: str) -> str:
+    """What float32 products are computed in: `float32`, or `tf32` where a GPU may use it, as JAX has it by default."""
+    asked = jax.config.jax_default_matmul_precision or "default"  # pyright: ignore[reportAttributeAccessIssue]
+    allowed = "TF32" in asked or asked in ("default", "high", "tensorfloat32")
+    return "tf32" if device == "gpu" and allowed else "float32"
+
+
 class JaxLoop(Loop):
     """What the JAX variants share: waiting, fetching, and where the arrays are."""
 
@@ -101,6 +108,9 @@ class JaxLoop(Loop):
     def placed_on(self, state: State) -> tuple[str, str]:
         (device,) = state.params[0][0].devices()
         return ("gpu" if device.platform in ("gpu", "cuda", "rocm") else device.platform), device.device_kind
+
+    def settings(self, state: State) -> dict[str, str]:
+        return {"matmul_precision": matmul_precision(self.device)}
 
 
 @final

@@ -144,6 +144,9 @@ class KerasOnTensorFlow(KerasLoop):
     def placed_on(self, state: State) -> tuple[str, str]:
         return self.tf.whereabouts(state.model.weights[0].value.read_value())
 
+    def settings(self, state: State) -> dict[str, str]:
+        return {**super().settings(state), "matmul_precision": self.tf.matmul_precision()}
+
 
 @final
 class KerasFitLoop(KerasOnTensorFlow):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple, final
@@ -52,7 +53,7 @@ def update(params: Any, x: Tensor, y: Tensor, lr: Tensor) -> None:
 
 
 def see_only(device: str) -> None:
-    """Hide the GPUs, or let their memory grow as needed; float32 products in full precision (no TF32).
+    """Hide the GPUs, or let their memory grow as needed; no TF32 unless NVIDIA_TF32_OVERRIDE asks for it.
 
     A second call changes nothing. Raises `Declined` where there is no GPU, and where TensorFlow has
     started with other devices: it sees one set of them for the life of a process.
@@ -72,7 +73,14 @@ def see_only(device: str) -> None:
         raise Declined(
             f"TensorFlow on the {device} needs a process of its own: it has started otherwise ({error})"
         ) from None
-    tf.config.experimental.enable_tensor_float_32_execution(False)
+    tf.config.experimental.enable_tensor_float_32_execution(
+        device == "gpu" and os.environ.get("NVIDIA_TF32_OVERRIDE") == "1"
+    )
+
+
+def matmul_precision() -> str:
+    """What float32 products are computed in: `float32`, or `tf32` where it was asked for."""
+    return "tf32" if tf.config.experimental.tensor_float_32_execution_enabled() else "float32"
 
 
 def whereabouts(tensor: Tensor) -> tuple[str, str]:
@@ -120,8 +128,7 @@ class TensorFlowLoop(Loop):
         return whereabouts(state.params[0][0].read_value())
 
     def settings(self, state: Any) -> dict[str, str]:
-        tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
-        return {"matmul_precision": "tf32" if tf32 else "float32", "jit_compile": "off"}
+        return {"matmul_precision": matmul_precision(), "jit_compile": "off"}
 
 
 def as_variables(params: Any) -> Any:
