@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from overhead import host as hosts
-from overhead import probing, records, tables
+from overhead import probing, records
 from overhead.contestant import Contestant
 from overhead.probing import Ask
 from overhead.records import Record
@@ -96,7 +96,7 @@ def as_text(found: dict[str, Any]) -> str:
         each = f["each_us"]
         lines.append(
             f"{f['loop']} ({f['device']}, {f['threads']} threads) {f['name']}: "
-            f"{tables.with_interval(each['median'], each['low'], each['high'])} us waited for ({f['does']})"
+            f"{each['median']:.3g} [{each['low']:.3g}, {each['high']:.3g}] us waited for ({f['does']})"
         )
     return "\n".join(lines)
 
