@@ -109,6 +109,9 @@ def report(found: Sequence[Record]) -> dict[str, Any]:
                 "images_seen": row.images_seen,
                 "stopped": row.stopped if timed else None,
                 "disturbed": row.disturbed,
+                "spread": {"between": _known(row.between), "within": _known(row.within)} if timed else None,
+                "cores_allowed": _known(row.cores_allowed),
+                "busy_threads": _known(row.busy_threads),
             }
         )
     sizes = list(dict.fromkeys(frame["batch_size"]))
@@ -139,6 +142,11 @@ def _json_able(value: Any) -> Any:
     return value
 
 
+def _known(value: Any) -> Any:
+    """`value`, or None where it is not a number (pandas fills with nan)."""
+    return None if value is None or not math.isfinite(value) else int(value) if value == int(value) else float(value)
+
+
 def ratios(found: Sequence[Record], sizes: Sequence[int]) -> list[dict[str, Any]]:
     """At each batch size, each timed loop against the next faster one, and every loop against the fastest."""
     out = []
@@ -162,6 +170,14 @@ def ratios(found: Sequence[Record], sizes: Sequence[int]) -> list[dict[str, Any]
     return out
 
 
+def _threads_used(row: dict[str, Any]) -> str:
+    """What to say where the threads that worked are not those that were allowed; nothing where they are."""
+    busy, allowed = row["busy_threads"], row["cores_allowed"]
+    if busy is None or allowed is None or busy == min(allowed, row["threads"]):
+        return ""
+    return f"{busy} {'thread' if busy == 1 else 'threads'} worked, {allowed} allowed"
+
+
 def as_text(found: dict[str, Any]) -> str:
     """The report for people: a line a case, in order of batch size and time."""
     lines = []
@@ -181,6 +197,7 @@ def as_text(found: dict[str, Any]) -> str:
             f"{name}: {tables.with_interval(**{k: row['epoch_s'][k] for k in ('median', 'low', 'high')})} s an epoch"
             + (f", {tables.interval(times)} times the floor" if times else "")
             + (f", validation accuracy {100 * row['val_accuracy']:.2f} %" if row["val_accuracy"] is not None else "")
+            + (f", {_threads_used(row)}" if _threads_used(row) else "")
             + (f" [{row['disturbed']}]" if row["disturbed"] else "")
         )
     return "\n".join(lines)

@@ -46,7 +46,8 @@ def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
 
     Columns: loop, device, threads, batch_size, remainder, status, reason, epoch_s, low_s, high_s, n,
     processes, dispatch_us (per step), first_s, images_per_s, steps, images_seen, val_accuracy,
-    times_floor, times_floor_low, times_floor_high, peak_rss_bytes, stopped, drift, disturbed.
+    times_floor, times_floor_low, times_floor_high, peak_rss_bytes, stopped, drift, disturbed, between and within
+    (relative spread of process medians and of a process's rounds, see `stats.spread`), cores_allowed, busy_threads.
     """
     rows = []
     for record in records:
@@ -66,6 +67,7 @@ def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
             "val_accuracy": record.val_accuracy[-1] if record.val_accuracy else math.nan,
             "peak_rss_bytes": record.peak_rss_bytes or math.nan,
             "disturbed": "; ".join(record.disturbed),
+            **{name: (record.model_extra or {}).get(name) for name in ("cores_allowed", "busy_threads")},
         }
         if record.status == "ok" and record.timing:
             epochs = record.epochs()
@@ -79,6 +81,7 @@ def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
                 "first_s": record.timing.first_s,
                 "images_per_s": workload["images_seen"] / interval.median,
                 "stopped": record.timing.stopped,
+                **stats.spread(epochs)._asdict(),
                 "drift": "" if all(stats.drift(p).settled for p in epochs) else "drifts",
             }
             dispatch = [s for s in record.timing.samples if s.clock == "dispatch"]
