@@ -26,10 +26,10 @@ from overhead.sweep.plan import rates_of
 from overhead.sweep.scaling import time_models
 from overhead.workload import TRAINING_IMAGES, LearningRate, Workload
 
-IN_PROCESS = ("sequential", "vmap", "stacked")
 ENGINES = ("sequential-numpy", "sequential-step", "sequential", "vmap-step", "vmap", "stacked")
 SHAPES = ((784, 10), (784, 32, 10), (784, 128, 10), (784, 128, 64, 10))
 COUNTS = {"quick": (1, 5, 16), "workshop": (1, 2, 5, 16, 32), "full": (1, 2, 5, 8, 16, 32, 64, 128)}
+MOST_TIMED = 128
 NOT_IN_QUICK = "not measured in the quick preset: its processes take longer to start than the rest of the page"
 
 
@@ -58,8 +58,8 @@ class LearningRates(Study, frozen=True, strict=True, extra="forbid"):
     timed_images: Annotated[int, BeforeValidator(whole), Field(ge=1, le=TRAINING_IMAGES)] = 2400
 
     def counts(self) -> list[int]:
-        """Numbers of models to time."""
-        return sorted(set(self.models or COUNTS[self.preset]))
+        """Numbers of models to time; that of the rates is one of them."""
+        return sorted({*(self.models or COUNTS[self.preset]), min(len(self.learning_rates), MOST_TIMED)})
 
     def sweep(self, **changes: Any) -> Sweep:
         """The sweep of the page; its device is the GPU where there is one."""
@@ -80,24 +80,13 @@ class LearningRates(Study, frozen=True, strict=True, extra="forbid"):
         return found
 
     def _timed(self, bench: runner.Bench) -> list[Record]:
-        """Interleaved rounds: every engine on a short epoch, the compiled ones on a whole epoch of all the rates."""
+        """Interleaved rounds of every engine, a solo run, and the floors, at each number of models."""
         devices = self.usable_devices()
-
-        def contestants(names: Sequence[str]) -> list[Contestant]:
-            ours = [Contestant(n, device) for n in names for device in devices if device in MANY[n].devices]
-            return [*ours, *(Contestant("jax-epoch", device) for device in devices), *floors(devices)]
-
-        short = Workload(batch_size=self.batch_size, images=max(self.timed_images, self.batch_size))
-        whole_epoch = Workload(batch_size=self.batch_size)
-        rates = len(self.learning_rates)
-        return [
-            *self._marked(time_models(contestants(ENGINES), short, self.counts(), bench), "models"),
-            *self._marked(time_models(contestants(IN_PROCESS), whole_epoch, [rates], bench), "epoch"),
-        ]
-
-    @staticmethod
-    def _marked(records: Sequence[Record], part: str) -> list[Record]:
-        return [record.model_copy(update={"part": part}) for record in records]
+        engines = [Contestant(n, device) for n in ENGINES for device in devices if device in MANY[n].devices]
+        solo = [Contestant("jax-epoch", device) for device in devices]
+        workload = Workload(batch_size=self.batch_size, images=max(self.timed_images, self.batch_size))
+        found = time_models([*engines, *solo, *floors(devices)], workload, self.counts(), bench)
+        return [record.model_copy(update={"part": "models"}) for record in found]
 
     def _record(self, bench: runner.Bench, part: str, loop: str, **fields: Any) -> Record:
         return Record(**{"status": "ok", "device": "cpu", **bench.provenance, "part": part, "loop": loop, **fields})
@@ -210,10 +199,11 @@ class LearningRates(Study, frozen=True, strict=True, extra="forbid"):
         part = rate_tables.of_part(records, "models")
         return pages.Html(rate_tables.models(rate_tables.models_frame(part), pages.caption(part, self.settings)))
 
-    def epoch_table(self, records: Sequence[Record]) -> pages.Html:
-        """All the rates over one whole epoch: seconds, times the floor, and against solo runs of `jax-epoch`."""
-        part = rate_tables.of_part(records, "epoch")
-        return pages.Html(rate_tables.epoch(part, pages.caption(part, self.settings)))
+    def rates_table(self, records: Sequence[Record]) -> pages.Html:
+        """As many models as there are rates: seconds, times the floor, and against solo runs of `jax-epoch`."""
+        models = min(len(self.learning_rates), MOST_TIMED)
+        part = [r for r in rate_tables.of_part(records, "models") if rate_tables.extra(r, "beside") == models]
+        return pages.Html(rate_tables.all_rates(part, pages.caption(part, self.settings)))
 
     def advice(self, records: Sequence[Record]) -> pages.Markdown:
         """Which engine this host should use up to which number of models, and when `vmap` loses."""

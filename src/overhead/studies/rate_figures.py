@@ -40,6 +40,8 @@ def curves(records: Sequence[Record]) -> Figure:
             left.plot(range(1, len(losses) + 1), losses, marker="o", ms=4, lw=1.4, color=ink, label=label)
         left.set(xlabel="epoch", ylabel="mean training loss, nats", title="Loss")
         left.set_ylim(bottom=0)
+        epochs = max((len(member(r)["loss"]) for r in records), default=1)
+        left.set_xlim(0.7, epochs + 0.3)
         left.xaxis.get_major_locator().set_params(integer=True)
         if shown and len(shown) <= MOST_LABELLED:
             left.legend(title="rate", fontsize=9)
@@ -58,7 +60,9 @@ def curves(records: Sequence[Record]) -> Figure:
                 at = right.get_xaxis_transform()
                 right.plot(bad, [0.03] * len(bad), "x", color=theme["ink"], ms=7, transform=at, label="diverged")
         right.set(xscale="log", xlabel="learning rate", ylabel="validation accuracy, %", title="After the last epoch")
-        right.legend(fontsize=9, loc="lower left", bbox_to_anchor=(0, 0.06))
+        plain_ticks(right.xaxis)
+        right.margins(y=0.12)
+        right.legend(fontsize=9, loc="lower center", bbox_to_anchor=(0.55, 0.06))
 
     told = "; ".join(
         f"rate {member(r)['rate']:g}: "

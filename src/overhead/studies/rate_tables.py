@@ -81,7 +81,7 @@ def models(frame: pd.DataFrame, caption: str) -> str:
         timed = row.status == "ok"
         rows.append(
             {
-                "engine": name(row.engine),
+                "engine": row.engine,
                 "device": row.device,
                 "models": f"{int(row.models):,}",  # type: ignore[arg-type]
                 "µs a model and step": tables.with_interval(row.us, row.low_us, row.high_us) if timed else NOT_MEASURED,  # type: ignore[arg-type]
@@ -113,8 +113,8 @@ def name(engine: str) -> str:
     }.get(engine, engine)
 
 
-def epoch(records: Sequence[Record], caption: str) -> str:
-    """A whole epoch of all rates, a row an engine and device."""
+def all_rates(records: Sequence[Record], caption: str) -> str:
+    """One epoch of the timed images for all the rates, a row an engine and device."""
     rows = []
     for record in records:
         if record.loop in FLOORS:
@@ -123,7 +123,7 @@ def epoch(records: Sequence[Record], caption: str) -> str:
         row = {"engine": name(record.loop), "device": record.device, "models": str(models)}
         if record.status != "ok":
             rows.append(
-                row | {"s an epoch of all": NOT_MEASURED, "times the floor": NOT_MEASURED,
+                row | {"s for all": NOT_MEASURED, "times the floor": NOT_MEASURED,
                        "against solo jax-epoch runs": NOT_MEASURED, "n": NOT_MEASURED,
                        "note": f"{record.status}: {record.reason}"}
             )  # fmt: skip
@@ -135,7 +135,7 @@ def epoch(records: Sequence[Record], caption: str) -> str:
         solo = next((r for r in records if (r.loop, r.device) == ("jax-epoch", record.device)), None)
         rows.append(
             row | {
-                "s an epoch of all": interval(seconds),
+                "s for all": interval(seconds),
                 "times the floor": interval(stats.paired_ratio([p[: len(floor[0])] for p in ours], floor * len(ours)))
                 if floor else NOT_MEASURED,
                 "against solo jax-epoch runs": interval(stats.paired_ratio(ours, per_model_us(solo)))
@@ -144,7 +144,8 @@ def epoch(records: Sequence[Record], caption: str) -> str:
                 "note": "; ".join(record.disturbed),
             }
         )  # fmt: skip
-    return tables.as_html(pd.DataFrame(rows), caption)
+    images = (records[0].workload or {}).get("images_seen", 0) if records else 0
+    return tables.as_html(pd.DataFrame(rows), f"One epoch of {images:,} images for each model. {caption}")
 
 
 def advice(records: Sequence[Record]) -> str:

@@ -25,6 +25,7 @@ from overhead.workload import (
 
 RATES = (0.001, 0.01, 0.1, 1.0, 10.0)  # the article's
 MOST_MODELS = 100_000
+SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 RANGE = re.compile(r"\s*([^:,]+):([^:,]+):(\d+)\s*")
 Engine = Literal["auto", "sequential", "vmap", "stacked", "jax-pool", "keras-pool", "dask"]
 
@@ -73,8 +74,8 @@ def _rate(value: Any) -> float:
         rate = math.nan
     if not math.isfinite(rate) or rate <= 0:
         raise ValueError(f"must be finite numbers above 0, got {value!r}")
-    if np.float32(rate) == 0 or not np.isfinite(np.float32(rate)):
-        raise ValueError(f"must be numbers that float32 holds (1e-45 to 3e38), got {value!r}")
+    if not SMALLEST <= rate <= LARGEST:
+        raise ValueError(f"must be between {SMALLEST:.2g} and {LARGEST:.2g} (float32), got {value!r}")
     return rate
 
 
