@@ -161,8 +161,8 @@ class FlopBound(Study, frozen=True, strict=True, extra="forbid"):
             amount, unit = (facts["bytes"], "GB/s") if streams else (facts["flops"], "GFLOP/s")
             rows.append(
                 {
-                    "library": record.loop, "device": record.device, "threads": record.threads,
-                    "what": f"{record.op}: {facts['does']}", "us a call": tables.interval(us),
+                    "library": f"{record.loop} ({record.device})", "threads": record.threads, "what": record.op,
+                    "operands": micro.unbroken(facts["does"]), "us a call": tables.interval(us),
                     "rate": f"{tables.with_interval(*(amount / t / 1e3 for t in (us.median, us.high, us.low)))} {unit}",
                     "blocks": us.n,
                 }

@@ -179,7 +179,7 @@ def layouts_table(records: Sequence[Record]) -> pd.DataFrame:
             rows.append(
                 {
                     "how": words,
-                    "operands": facts["does"],
+                    "operands": unbroken(facts["does"].partition(", the right")[0]),
                     "bytes asked for": f"{facts['bytes']:,}",
                     "FLOP per byte": tables.number(facts["flops"] / facts["bytes"]),
                     "us": tables.interval(us),
@@ -188,6 +188,11 @@ def layouts_table(records: Sequence[Record]) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
+
+
+def unbroken(text: str) -> str:
+    """`text` that a table does not break: a shape over five lines cannot be read."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def layouts_sentence(records: Sequence[Record]) -> str:
