@@ -83,7 +83,7 @@ def test_a_calibration_is_kept_and_read_for_bounds(tmp_path):
     assert found["flops_per_s"] == pytest.approx(100e9, rel=0.05)
     assert found["name"] == "here, cpu, 2 threads"
     content = json.loads((tmp_path / "here" / calibration.FILE).read_text())
-    assert {"schema", "facts", "ceilings", "floors", "records"} <= set(content)
+    assert {"schema", "host", "ceilings", "floors", "records"} <= set(content)
     assert content["floors"][0]["each_us"]["median"] == pytest.approx(3.0)
     with pytest.raises(NoCalibration, match=r"calibration \(here\), got 'elsewhere'"):
         calibration.of_host(tmp_path, "elsewhere")
@@ -119,7 +119,7 @@ def test_a_kept_calibration_of_another_machine_is_measured_again(tmp_path, monke
     calibration.for_study("here", ["cpu"], None, tmp_path)  # type: ignore[arg-type]
     path = tmp_path / "here" / calibration.FILE
     content = json.loads(path.read_text())
-    content["facts"]["cpu_model"] = "another"
+    content["host"]["cpu_model"] = "another"
     content["records"] = []
     path.write_text(json.dumps(content))
 

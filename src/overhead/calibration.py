@@ -67,7 +67,7 @@ def _of_this_run(path: Path) -> list[Record] | None:
     if not run or not path.exists():
         return None
     content = json.loads(path.read_text())
-    if content.get("run") != run or hosts.other_host(content["facts"], hosts.facts()):
+    if content.get("run") != run or hosts.other_host(content["host"], hosts.facts()):
         return None
     return [Record.model_validate(line) for line in content["records"]]
 
@@ -102,8 +102,8 @@ def as_text(found: dict[str, Any]) -> str:
 
 
 def report(found: Sequence[Record]) -> dict[str, Any]:
-    """facts (of the host), ceilings and floors, ready for JSON: what `overhead bench --calibrate --json` prints."""
-    return {"facts": hosts.facts(), "ceilings": ceilings(found), "floors": floors(found)}
+    """host (its facts), ceilings and floors, ready for JSON: what `overhead bench --calibrate --json` prints."""
+    return {"host": hosts.facts(), "ceilings": ceilings(found), "floors": floors(found)}
 
 
 def ceilings(found: Sequence[Record]) -> list[dict[str, Any]]:
