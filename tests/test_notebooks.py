@@ -62,7 +62,7 @@ def test_the_sweep_without_frameworks_says_why_rows_are_missing(tmp_path):
     kept = records.read(tmp_path / "results" / "local" / "05-batch-sweep.jsonl")  # beside where it was started
     rows = {record.loop: record for record in kept}
     assert rows["numpy"].status == "ok"
-    assert (rows["keras-fit"].status, rows["keras-fit"].reason) == ("declined", "tensorflow is not installed")
+    assert (rows["keras-fit"].status, rows["keras-fit"].reason) == ("declined", "keras is not installed")
     assert (rows["jax-step"].status, rows["jax-step"].reason) == ("declined", "jax is not installed")
     assert (rows["floor-xla"].status, rows["floor-xla"].reason) == ("declined", "jax is not installed")
     for record in kept:
@@ -73,7 +73,7 @@ def test_the_sweep_without_frameworks_says_why_rows_are_missing(tmp_path):
     assert json.loads((tmp_path / "results" / "local" / "host.json").read_text())["cores_allowed"] >= 1
 
     page = shown(tmp_path / "out.ipynb")
-    assert "declined: tensorflow is not installed" in page
+    assert "declined: keras is not installed" in page  # which comes with TensorFlow
     assert "declined: jax is not installed" in page
     for absolute in (str(tmp_path), str(ROOT), str(Path.home()) + "/", tempfile.gettempdir()):
         assert absolute not in page
