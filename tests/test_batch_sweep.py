@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead import host, runner
+from overhead import host, mlp, runner
 from overhead.cases import Case
-from overhead.contestant import Contestant
+from overhead.contestant import Contestant, Worker, WorkerFailed
 from overhead.loops import LOOPS
 from overhead.records import Record, Samples, Timing
 from overhead.runner import Bench, Preset
 from overhead.studies import anomalies, article, batch_tables, quality
 from overhead.studies.base import ParameterError, checkout
 from overhead.studies.batch_sweep import AXES, BatchSweep
+from overhead.worker import save_split
 from overhead.workload import TRAINING_IMAGES, Workload
 
 ROUNDS = 9
@@ -342,6 +344,26 @@ def test_an_arm_is_known_by_what_it_switches():
 
 
 # For real
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "resolved"), [("KerasFitXlaLoop", "on"), ("KerasFitWithoutXlaLoop", "off")])
+def test_keras_has_xla_on_and_off_as_asked(name, resolved, tiny_workload, tiny_data):
+    worker = Worker(Contestant(f"{anomalies.XLA}:{name}", "cpu", 1, anomalies.ON_TENSORFLOW))
+    with tempfile.TemporaryDirectory() as folder:
+        save_split(Path(folder), tiny_data)
+        np.savez(Path(folder) / "params.npz", *mlp.flat(mlp.init(tiny_workload)))
+        try:
+            worker.ask("hello", 180)
+        except WorkerFailed as failure:
+            pytest.skip(failure.reason)
+        placed = worker.ask(
+            "place", data=folder, params=f"{folder}/params.npz", workload=tiny_workload.model_dump(mode="json")
+        )  # fmt: skip
+        worker.ask("run", steps=tiny_workload.steps)
+        worker.close()
+
+    assert placed["settings"]["jit_compile"] == resolved
 
 
 @pytest.mark.slow

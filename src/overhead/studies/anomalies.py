@@ -22,7 +22,7 @@ OP = "anomaly"  # what marks the record of a loop with one thing switched
 # The largest block that glibc can be told to keep in its heap, and a heap that is never given back.
 KEEP_MEMORY = (("MALLOC_MMAP_THRESHOLD_", str(2**25)), ("MALLOC_TRIM_THRESHOLD_", str(2**30)))
 COUNTED = ("numpy", "numpy-preallocated", "numpy-chunked")  # loops whose page faults are read
-XLA_CLUSTERS = (("TF_XLA_FLAGS", "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"),)
+XLA, ON_TENSORFLOW = "overhead.loops.keras_xla", (("KERAS_BACKEND", "tensorflow"),)
 
 
 class Arm(NamedTuple):
@@ -51,13 +51,18 @@ ARMS = (
         "numpy-chunked: one update from chunks of 512 images", Contestant("numpy-chunked"), "numpy", True, True,
     ),
     Arm(
-        "Keras at 32 spends its time where more threads do not help",
+        "Keras at a small batch spends its time where more threads do not help",
         "keras-fit with one thread", Contestant("keras-fit", threads=1), "keras-fit", False, False,
     ),
     Arm(
-        "Keras at 32 is slow on the CPU because XLA is off there by default",
-        "keras-fit with TensorFlow's own clustering by XLA (TF_XLA_FLAGS)",
-        Contestant("keras-fit", env=XLA_CLUSTERS), "keras-fit", False, False,
+        "Keras at a small batch depends on XLA, which its defaults turn on or off by the devices that TensorFlow sees",
+        "keras-fit with jit_compile=True", Contestant(f"{XLA}:KerasFitXlaLoop", env=ON_TENSORFLOW),
+        "keras-fit", False, False,
+    ),
+    Arm(
+        "the same, the other way",
+        "keras-fit with jit_compile=False", Contestant(f"{XLA}:KerasFitWithoutXlaLoop", env=ON_TENSORFLOW),
+        "keras-fit", False, False,
     ),
 )  # fmt: skip
 
@@ -92,10 +97,14 @@ def of(records: Sequence[Record]) -> list[Record]:
 
 def switched(record: Record, arm: Arm) -> bool:
     """Whether `record` is this arm's: its loop, its environment, its number of threads where the arm sets one."""
-    env = all(record.env.get(name) == value for name, value in arm.contestant.env)
-    plain = arm.contestant.env or not any(record.env.get(name) == value for name, value in KEEP_MEMORY + XLA_CLUSTERS)
-    threads = not arm.contestant.threads or record.threads == arm.contestant.threads
-    return record.loop == arm.contestant.loop and record.device == "cpu" and env and bool(plain) and threads
+    loop, _, threads, env = arm.contestant
+    kept = dict(KEEP_MEMORY).items() <= record.env.items()
+    return (
+        (record.loop, record.device) == (loop, "cpu")
+        and threads in (0, record.threads)
+        and kept == (env == KEEP_MEMORY)
+        and (record.op == OP or not threads)  # with one core, all threads are one
+    )
 
 
 def pairs(rows: Sequence[Record], arms: Sequence[Record]) -> list[tuple[Arm, Record, Record]]:
