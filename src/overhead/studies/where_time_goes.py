@@ -86,7 +86,7 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
         worker, case, process, *_ = turn
         loop, workload = case.contestant.loop, case.workload
         point = spin.POINTS[LOOPS[loop].cls]
-        steps = SPIN_STEPS.get(point, workload.steps)
+        steps = min(SPIN_STEPS.get(point, workload.steps), workload.steps)
         longest = LONGEST_EPOCH_SPIN_NS if spin.expected(loop, workload) == 1 else LONGEST_SPIN_NS
         for level in np.random.default_rng(round_).permutation(LEVELS):
             answer = worker.ask("spin", spin_ns=int(level * longest), steps=steps)
