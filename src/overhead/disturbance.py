@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from overhead import gpus, host
+from overhead import gpus
 
 DISTURBED_STEAL, DISTURBED_OTHERS = 0.02, 0.10  # shares of the allowed cores
 DISTURBED_WAITS, DISTURBED_FREQUENCY = 0.02, 0.10  # shares of the time, of the frequency
@@ -28,6 +28,17 @@ class State(NamedTuple):
     load_average: float | None
 
 
+def frequency_mhz() -> float | None:
+    """The CPU's present frequency; None where it cannot be read."""
+    import psutil
+
+    try:
+        now = psutil.cpu_freq()
+    except (OSError, NotImplementedError, AttributeError):
+        return None
+    return float(now.current) if now and now.current else None
+
+
 def state() -> State:
     """The host's counters now."""
     import psutil
@@ -38,9 +49,7 @@ def state() -> State:
     except (OSError, RuntimeError):
         swapped = 0
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    return State(
-        time.monotonic(), busy, steal, _throttled_s(), _memory_waits_s(), swapped or 0, host.frequency_mhz(), load
-    )
+    return State(time.monotonic(), busy, steal, _throttled_s(), _memory_waits_s(), swapped or 0, frequency_mhz(), load)
 
 
 class Disturbance:
@@ -67,7 +76,7 @@ class Disturbance:
     def between(self, before: State, after: State, own_s: float) -> list[str]:
         """What `found` says, from two states and the processor seconds that were ours."""
         span = after.at_s - before.at_s
-        cores = span * len(_affinity() or range(host.cores_allowed()))
+        cores = span * len(_affinity() or range(os.cpu_count() or 1))
         shares = {
             "steal": (after.steal_s - before.steal_s) / cores,
             "others": max(0.0, (after.busy_s - before.busy_s - own_s) / cores) if after.busy_s else 0.0,

@@ -14,7 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from overhead import disturbance
 from overhead import gpus as gpu_driver
+from overhead.disturbance import frequency_mhz
 
 FRAMEWORKS = {
     "numpy": ("numpy",),
@@ -119,17 +121,6 @@ def caches() -> dict[str, int]:
         except (OSError, ValueError):
             continue
     return found
-
-
-def frequency_mhz() -> float | None:
-    """The CPU's present frequency; None where it cannot be read."""
-    import psutil
-
-    try:
-        now = psutil.cpu_freq()
-    except (OSError, NotImplementedError, AttributeError):
-        return None
-    return float(now.current) if now and now.current else None
 
 
 def allocator() -> dict[str, str]:
@@ -249,8 +240,6 @@ def best_simd(flags: set[str]) -> str:
 def warnings(pools: list[dict[str, Any]], frameworks_found: dict[str, dict[str, str]]) -> list[Warned]:
     """What would spoil a measurement on this host now."""
     import psutil
-
-    from overhead import disturbance
 
     found = [*blas_warnings(pools, best_simd(cpu_flags()), dict(os.environ)), *isa_warnings(dict(os.environ))]
     cores = cores_allowed()
