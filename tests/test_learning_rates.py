@@ -72,6 +72,7 @@ PASSING = [
     record("passing", how, cost={"how": how, "seconds": 0.5, "once_s": 0.0, "sent_bytes": 10, "peak_rss_bytes": 2**28})
     for how in WAYS
 ]
+PASSING[1] = record("passing", "package", status="failed", reason="the worker ended early")
 RECORDS = [*CURVES, *MODELS, *COMMANDS, *PASSING]
 
 
@@ -139,6 +140,7 @@ def test_tables_show_every_row_and_never_a_zero_for_what_was_not_measured() -> N
     assert "2 × 1" in command
     assert "5 × its choice" in command
     assert ">0<" not in command
+    assert "failed: the worker ended early" in STUDY.passing_table(RECORDS).text
     models = STUDY.models_table(RECORDS).text
     assert "failed: out of memory" in models
     for table in (models, command, STUDY.rates_table(RECORDS).text, STUDY.passing_table(RECORDS).text):

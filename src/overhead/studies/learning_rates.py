@@ -168,7 +168,12 @@ class LearningRates(Study, frozen=True, strict=True, extra="forbid"):
         return self._record(bench, "command", "article-pool", cost=cost)
 
     def _passing(self, bench: runner.Bench) -> list[Record]:
-        return [self._record(bench, "passing", way["how"], cost=way) for way in passing.measure()]
+        return [
+            self._record(bench, "passing", way["how"], status="failed", reason=way["failed"])
+            if "failed" in way
+            else self._record(bench, "passing", way["how"], cost=way)
+            for way in passing.measure()
+        ]
 
     def host_card(self) -> pages.Html:
         """The host and the parameters of this page."""

@@ -311,9 +311,14 @@ def passed(records: Sequence[Record]) -> str:
     rows = []
     for record in records:
         cost = extra(record, "cost")
+        if cost is None:
+            columns = ("s a worker", "s once, by the caller", "bytes sent a worker", "worker's peak memory, MiB")
+            way = f"{WAYS[record.loop]} ({record.status}: {record.reason})"
+            rows.append({"way": way, **dict.fromkeys(columns, NOT_MEASURED)})
+            continue
         rows.append(
             {
-                "way": WAYS[cost["how"]],
+                "way": WAYS[record.loop],
                 "s a worker": number(cost["seconds"]),
                 "s once, by the caller": number(cost["once_s"]) if cost["once_s"] else "0",
                 "bytes sent a worker": f"{cost['sent_bytes']:,}",

@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
     engine: str
     rows: list[dict[str, Any]]  # rate, seed, layers, status, reason, diverged_at, loss, val_accuracy
     costs: list[dict[str, Any]]  # of each task, see `train.Trained`
-    wall_s: float
+    wall_s: float  # to the last result
     peak_rss_bytes: int  # of this process and of all that ran at once with it
     allotment: Allotment | None  # of a pool
     resumed: int  # models that an interrupted run had finished
@@ -80,10 +80,11 @@ def run(
         say(Progress(min(epochs[0], len(sweep.members()) * sweep.epochs), len(sweep.members()) * sweep.epochs))
 
     tell(len(finished) * sweep.epochs)
-    complete = False
+    complete, ended = False, time.time()
     try:
         for trained in _trained(engine, left, scheduler, allotment, tell):
             done.append(trained)
+            ended = time.time()
             if journal and all(row["status"] in ("ok", "diverged") for row in trained.rows):
                 journal.keep(trained)
         complete = all(row["status"] in ("ok", "diverged") for trained in done for row in trained.rows)
@@ -95,7 +96,7 @@ def run(
     peaks = sorted((cost.get("peak_rss_bytes", 0) for cost in costs), reverse=True)
     at_once = allotment.processes if allotment else 1
     return Outcome(
-        sweep, engine, [by_position[p] for p in sorted(by_position)], costs, time.time() - began,
+        sweep, engine, [by_position[p] for p in sorted(by_position)], costs, ended - began,
         peak_rss_bytes() + sum(peaks[:at_once]), allotment, len(finished),
     )  # fmt: skip
 

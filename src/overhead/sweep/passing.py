@@ -32,6 +32,7 @@ def measure() -> list[dict[str, Any]]:
     """Of each way: seconds from the request to images in the worker's memory, bytes sent, the worker's peak memory.
 
     The worker has started and imported NumPy before the clock does. `once_s` is paid once a sweep, by the caller.
+    A way whose worker ends early has `failed`, the reason, instead.
     """
     split = data.for_workload(Workload())
     arrays = (split.x, split.y, split.x_val, split.y_val)
@@ -45,13 +46,17 @@ def measure() -> list[dict[str, Any]]:
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
                 assert process.stdin is not None
                 assert process.stdout is not None
-                process.stdout.readline()  # ready
-                start = time.perf_counter()
-                sent = pickle.dumps(arrays, protocol=pickle.HIGHEST_PROTOCOL) if how == "pickle" else b""
-                process.stdin.write(sent)
-                process.stdin.close()
-                answer = json.loads(process.stdout.readline())
-                seconds = time.perf_counter() - start
+                try:
+                    process.stdout.readline()  # ready
+                    start = time.perf_counter()
+                    sent = pickle.dumps(arrays, protocol=pickle.HIGHEST_PROTOCOL) if how == "pickle" else b""
+                    process.stdin.write(sent)
+                    process.stdin.close()
+                    answer = json.loads(process.stdout.readline())
+                    seconds = time.perf_counter() - start
+                except (OSError, ValueError) as error:
+                    found.append({"how": how, "failed": f"the worker ended early: {error}"})
+                    continue
             found.append(
                 {"how": how, "seconds": seconds, "once_s": once_s.get(how, 0.0), "sent_bytes": len(sent), **answer}
             )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overhead import agreement, data, mlp, timing
 from overhead.loops.many import ManyLoop
@@ -21,6 +22,7 @@ class Members(Contestant):
     """The models of this process, trained an epoch at a time."""
 
     loop: ManyLoop
+    first: NDArray[np.float64] | None = None  # losses of the very first step, (models,)
 
     def models(self, count: int) -> dict[str, Any]:
         """Train `count` equal models through the verbs of any worker."""
@@ -32,7 +34,7 @@ class Members(Contestant):
 
         `images` is a folder of `save_split`; without one they come from the package.
         """
-        self.state = None
+        self.state = self.first = None
         gc.collect()
         self.workload = Workload(**workload)
         start = time.perf_counter()
@@ -62,7 +64,11 @@ class Members(Contestant):
         start = time.perf_counter()
         losses = np.asarray(self.loop.losses(self.state), np.float64)  # (steps, models)
         accuracy, finite = self.loop.judge(self.state)
-        steps = [agreement.diverged_step(of_one.tolist(), self.workload.layers[-1]) for of_one in losses.T]
+        began = self.first = losses[0] if self.first is None else self.first
+        steps = [
+            None if barely_moved(of_one, first) else agreement.diverged_step(of_one.tolist(), self.workload.layers[-1])
+            for of_one, first in zip(losses.T, began, strict=True)
+        ]
         last = self.workload.steps - 1  # the last update is seen in the parameters only
         return {
             "wall_s": sample.wall_ns * 1e-9,
@@ -77,6 +83,15 @@ class Members(Contestant):
     def memory(self) -> dict[str, Any]:
         """Peak and present resident memory of this process alone, bytes."""
         return {**super().memory(), "peak_rss_bytes": peak_rss_bytes()}
+
+
+def barely_moved(losses: NDArray[np.float64], first: float) -> bool:
+    """Whether a model's loss never rose much above where it began.
+
+    A rate that is too low stays above ln(classes), where He's initialisation puts it; that is not divergence.
+    A loop that tells the mean of an epoch only cannot know.
+    """
+    return len(losses) > 1 and bool((losses <= 1.5 * first).all())
 
 
 if __name__ == "__main__":
