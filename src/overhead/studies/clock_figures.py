@@ -52,6 +52,10 @@ def intervals(groups: Mapping[str, Sequence[Interval]], unit: str, alt: str) -> 
             axes.set_xticks([])
             axes.set_xlim(-1, max(len(found), 8))
         panels[0].set_ylabel(unit)
+        every = [ratio for found in shown.values() for ratio in found]
+        if every:  # a few wild intervals may leave the picture, so that the others can be seen
+            low, high = np.quantile([r.low for r in every], 0.1), np.quantile([r.high for r in every], 0.9)
+            panels[0].set_ylim(1 - 1.2 * max(1 - low, 0.005), 1 + 1.2 * max(high - 1, 0.005))
 
     return Figure(draw, alt, height=3.4)
 

@@ -123,10 +123,12 @@ class Clocks(Study, frozen=True, strict=True, extra="forbid"):
         ratios = [ratio for trials in found.values() for ratio in trials]
         right = sum(selfcheck.recovered(ratio, p / 100) for p, trials in found.items() for ratio in trials)
         seen = [p for p, trials in found.items() if all(stats.verdict(ratio) == "slower" for ratio in trials)]
-        least = f"{min(seen)} %" if seen else "none of them"
+        least = "Of no slowdown did the interval exclude 1 in every trial"
+        if seen:
+            least = f"The smallest slowdown whose interval excluded 1 in every trial was {min(seen)} %"
         return pages.Markdown(
-            f"**To remember: what is smaller than its interval has not been seen.** The smallest slowdown whose "
-            f"interval excluded 1 in every trial was {least}; {right} of {len(ratios)} trials came within half a point "
+            f"**To remember: what is smaller than its interval has not been seen.** "
+            f"{least}; {right} of {len(ratios)} trials came within half a point "
             f"of what was injected, or within the half-width of their interval ({min(r.n for r in ratios)} to "
             f"{max(r.n for r in ratios)} pairs a trial)."
         )
