@@ -45,8 +45,8 @@ class Preset(NamedTuple):
 
 PRESETS = {
     "quick": Preset("quick", 0.10, 12.0, 1, (5, 15)),
-    "workshop": Preset("workshop", 0.05, 30.0, 2, (6, 30)),
-    "full": Preset("full", 0.02, 30.0, 5, (6, 30)),
+    "workshop": Preset("workshop", 0.05, 10.0, 3, (6, 30)),
+    "full": Preset("full", 0.02, 15.0, 5, (6, 30)),
 }
 FLOOR_PROCESSES = 3  # the floor is the best of at least this many fresh processes
 
