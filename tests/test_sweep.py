@@ -248,8 +248,9 @@ def test_an_interrupted_sweep_goes_on_and_ends_as_an_uninterrupted_one(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("jax", reason="needs JAX")
-    monkeypatch.setitem(memory.AT_ONCE, "cpu", 2)  # three chunks
     asked = Sweep(rates=[0.01, 0.02, 0.03, 0.05, 0.1], **SMALL)
+    two = 2 * 4 * asked.workload(asked.layers[0]).parameters
+    monkeypatch.setitem(memory.AT_ONCE_BYTES, "cpu", two)  # three chunks
     whole = sweep.run(asked, keep=False)
 
     def interrupt(progress: sweep.Progress) -> None:
