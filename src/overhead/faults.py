@@ -54,7 +54,7 @@ def explain(error: Exception, device: str) -> tuple[str, str]:
     if any(text in said for text in OUT_OF_MEMORY):
         return "failed", f"out of {'device ' if device == 'gpu' else ''}memory: {said}"
     if isinstance(error, MemoryError):
-        return "failed", f"out of memory: {error or 'an allocation was refused'}"
+        return "failed", f"out of memory: {str(error) or 'an allocation was refused'}"
     if device == "gpu" and any(text in said for text in NO_GPU):
         return "declined", f"the framework sees no GPU (see overhead doctor): {said}"
     if device == "gpu" and any(text in said for text in DEVICE_LOST):
