@@ -46,7 +46,7 @@ def host_card(study: Study) -> Html:
         + f", {facts['simd']}{', virtual machine' if facts['virtual'] else ''}",
         "BLAS": "; ".join(dict.fromkeys(_pool(pool) for pool in hosts.blas())),
         "memory": f"{memory:.0f} GiB",
-        "GPU": ", ".join(f"{card['name']} (driver {card['driver']})" for card in facts["gpus"]) or "none",
+        "GPU": "; not used: ".join(f"{card['name']} (driver {card['driver']})" for card in facts["gpus"]) or "none",
         "system": f"{facts['os']}, Python {facts['python']}, {facts['allocator']['libc']}",
         "packages": ", ".join(f"{name} {f['version']}" for name, f in frameworks.items() if "version" in f),
         "missing": "; ".join(f"{name}: {f['missing']}" for name, f in frameworks.items() if "missing" in f),
