@@ -14,6 +14,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "02-flop-lower-bound": ("flop_bound", "FlopBound"),
     "05-batch-sweep": ("batch_sweep", "BatchSweep"),
     "06-overhead-ladder": ("ladder", "OverheadLadder"),
+    "07-learning-rate-sweep": ("learning_rates", "LearningRates"),
 }
 
 
