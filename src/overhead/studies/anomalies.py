@@ -38,31 +38,28 @@ class Arm(NamedTuple):
 
 ARMS = (
     Arm(
-        "NumPy's large arrays are fresh memory at every step, which the system hands out page by page",
-        "the allocator keeps large blocks (MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_)",
+        "fresh memory at every step, handed out page by page", "malloc keeps large blocks (environment)",
         Contestant("numpy", env=KEEP_MEMORY), "numpy", True, True,
     ),
     Arm(
-        "the same, without the allocator: every result is written into an array made beforehand",
-        "numpy-preallocated", Contestant("numpy-preallocated"), "numpy", True, True,
+        "the same, whatever the allocator", "arrays made beforehand (numpy-preallocated)",
+        Contestant("numpy-preallocated"), "numpy", True, True,
     ),
     Arm(
-        "a large batch's arrays do not fit the cache",
-        "numpy-chunked: one update from chunks of 512 images", Contestant("numpy-chunked"), "numpy", True, True,
+        "arrays larger than the cache", "chunks of 512 images (numpy-chunked)",
+        Contestant("numpy-chunked"), "numpy", True, True,
     ),
     Arm(
-        "Keras at a small batch spends its time where more threads do not help",
-        "keras-fit with one thread", Contestant("keras-fit", threads=1), "keras-fit", False, False,
+        "threads that do not help", "one thread (keras-fit)",
+        Contestant("keras-fit", threads=1), "keras-fit", False, False,
     ),
     Arm(
-        "Keras at a small batch depends on XLA, which its defaults turn on or off by the devices that TensorFlow sees",
-        "keras-fit with jit_compile=True", Contestant(f"{XLA}:KerasFitXlaLoop", env=ON_TENSORFLOW),
-        "keras-fit", False, False,
+        "XLA, which Keras turns on by the devices it sees", "jit_compile=True (keras-fit)",
+        Contestant(f"{XLA}:KerasFitXlaLoop", env=ON_TENSORFLOW), "keras-fit", False, False,
     ),
     Arm(
-        "the same, the other way",
-        "keras-fit with jit_compile=False", Contestant(f"{XLA}:KerasFitWithoutXlaLoop", env=ON_TENSORFLOW),
-        "keras-fit", False, False,
+        "the same, the other way", "jit_compile=False (keras-fit)",
+        Contestant(f"{XLA}:KerasFitWithoutXlaLoop", env=ON_TENSORFLOW), "keras-fit", False, False,
     ),
 )  # fmt: skip
 
@@ -141,18 +138,16 @@ def table(rows: Sequence[Record], arms: Sequence[Record], caption: str) -> Html:
             "hypothesis": arm.hypothesis,
             "switch": arm.switch,
             "batch size": f"{size_of(record):,}",
-            "page faults a step": _faults(record),
-            "without the switch": _faults(plain),
         }
         ratio = tables.ratio(record, plain)
+        faults = {"page faults a step": _faults(record), "without the switch": _faults(plain)}
         if ratio is None:
             bad = record if record.status != "ok" else plain
             dash = dict.fromkeys(("times as long", "n"), tables.NOT_MEASURED)
-            shown.append(row | dash | {"verdict": f"{bad.status}: {bad.reason}"})
+            shown.append(row | dash | {"verdict": f"{bad.status}: {bad.reason}"} | faults)
             continue
-        shown.append(
-            row | {"times as long": tables.interval(ratio), "n": str(ratio.n), "verdict": stats.verdict(ratio)}
-        )
+        found = {"times as long": tables.interval(ratio), "n": str(ratio.n), "verdict": stats.verdict(ratio)}
+        shown.append(row | found | faults)
     if not shown:
         return Html("<p>No loop that a switch is for was measured here.</p>")
     title = "Seconds per epoch with the switch over those without it, from pairs of the same round. "
