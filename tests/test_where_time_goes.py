@@ -10,7 +10,7 @@ from overhead.loops.base import Loop
 from overhead.records import Record, Samples, Timing
 from overhead.spin import Spinner
 from overhead.studies import budget
-from overhead.studies.where_time_goes import LEVELS, LONGEST_EPOCH_SPIN_NS, LONGEST_SPIN_NS, WhereTimeGoes
+from overhead.studies.where_time_goes import LEVELS, LONGEST_SPIN_NS, WhereTimeGoes
 from overhead.workload import Workload
 from test_calibration import calibrated, probe_record
 
@@ -38,7 +38,7 @@ def case(loop: str, device: str, step_us: float, twin: bool, exposed: float | No
             samples.append(kept(f"piece:{name}", 10, PIECES[name][twin] * 10e-6 * drift))
     if exposed is not None:
         made = spin.expected(loop, workload)
-        longest = (LONGEST_EPOCH_SPIN_NS if made == 1 else LONGEST_SPIN_NS) * 1e-9
+        longest = LONGEST_SPIN_NS * (1e-6 if made == 1 else 1e-9)
         for level in LEVELS:
             samples.append(kept(f"spun:{level:g}", STEPS, np.full(ROUNDS, level * longest * made)))
             samples.append(kept(f"spin:{level:g}", STEPS, step_us * STEPS * 1e-6 * drift + level * longest * exposed))
@@ -144,6 +144,22 @@ def test_every_part_of_the_page_is_there(records):
         assert all(name in figure.alt for name in ("jax-step (cpu)", "jax-epoch (cpu)"))
         assert ("(gpu)" in figure.alt) == (records is GPU_HOST)
         assert len(figure._render(True, "png")) > 8_000
+
+
+def test_a_slope_that_the_run_cannot_resolve_is_not_claimed():
+    """With the spun epochs scattered by more than the waits add, the page says so and gives no share."""
+    rng = np.random.default_rng(0)
+    noisy = case("jax-step", "cpu", 160, False, 1480)
+    assert noisy.timing
+    samples = [
+        s.model_copy(update={"seconds": rng.uniform(0.1, 0.9, ROUNDS).tolist()}) if s.clock.startswith("spin:") else s
+        for s in noisy.timing.samples
+    ]
+    noisy = noisy.model_copy(update={"timing": noisy.timing.model_copy(update={"samples": samples})})
+
+    said = STUDY.spin_sentence([noisy]).text
+    assert "varied too much to tell" in said
+    assert "%" not in said
 
 
 def test_utilisation_stands_beside_the_share_of_peak():
