@@ -18,8 +18,9 @@ from overhead.tables import number
 # Okabe and Ito's, one a line; light pages and dark ones.
 INKS = [
     ("#0072B2", "#56B4E9"), ("#D55E00", "#FF9A56"), ("#007A5E", "#3FCFA4"), ("#8E4585", "#E39AD0"),
-    ("#B8860B", "#F0C95A"), ("#57606a", "#9aa4ae"), ("#1f2328", "#e6edf3"),
+    ("#B8860B", "#F0C95A"), ("#1f2328", "#e6edf3"), ("#C2185B", "#FF80AB"),
 ]  # fmt: skip
+FLOOR_INK = ("#57606a", "#9aa4ae")
 MOST_LABELLED = 12
 
 
@@ -100,9 +101,7 @@ def models(frame: pd.DataFrame) -> Figure:
                 rows = here[here["engine"] == engine].sort_values("models") if len(here) else here
                 if not len(rows):
                     continue
-                index = len(INKS) - 2 if engine == "floor" else engines.index(engine) % len(INKS)
-                index = index if engine == "floor" or index != len(INKS) - 2 else len(INKS) - 1
-                ink = INKS[index][dark]
+                ink = (FLOOR_INK if engine == "floor" else INKS[engines.index(engine) % len(INKS)])[dark]
                 axes.errorbar(
                     rows["models"], rows["us"], yerr=[rows["us"] - rows["low_us"], rows["high_us"] - rows["us"]],
                     color=ink, marker=None if engine == "floor" else MARKERS[engines.index(engine)],

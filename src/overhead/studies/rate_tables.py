@@ -164,7 +164,9 @@ def advice(records: Sequence[Record]) -> str:
             else:
                 runs.append((best[count], count, count))
         said = ", ".join(f"**{engine}** {_span(low, high)}" for engine, low, high in runs)
-        parts.append(f"On this host's {device.upper()}, of the numbers that were timed, the fastest is {said}.")
+        parts.append(
+            f"On this host's {device.upper()}, of the numbers that were timed, the fastest by its median is {said}."
+        )
         parts.append(_vmap(here, counts))
     return " ".join(parts) or "No engine could be timed on this host, so there is nothing to advise."
 
