@@ -135,8 +135,8 @@ def table(rows: Sequence[Record], arms: Sequence[Record], caption: str) -> Html:
     shown = []
     for arm, record, plain in pairs(rows, arms):
         row = {
+            "switch": arm.switch,  # first, since the first column does not wrap
             "hypothesis": arm.hypothesis,
-            "switch": arm.switch,
             "batch size": f"{size_of(record):,}",
         }
         ratio = tables.ratio(record, plain)
@@ -174,6 +174,10 @@ def sentence(rows: Sequence[Record], arms: Sequence[Record]) -> Markdown:
         times = tables.ratio(record, plain)
         if arm.against == "numpy" and times:
             (helping if stats.verdict(times) == "faster" else idle).append((arm, times))
+    if idle and not helping:
+        return Markdown(
+            f"{text} None of the switches shortens the epoch there: {'; '.join(a.switch for a, _ in idle)}."
+        )
     if helping:
         each = "; ".join(f"{arm.switch}: {tables.interval(times)} times the time" for arm, times in helping)
         text += f" What shortens the epoch there: {each}."

@@ -121,7 +121,8 @@ def plateau_table(records: Sequence[Record], caption: str) -> Html:
             ("stays", "stays at the largest batch, %", 100),
         ):
             value = found[name]
-            row[label] = tables.interval(mapped(value, partial(mul, scale))) if value else tables.NOT_MEASURED
+            shown = tables.interval(mapped(value, partial(mul, scale))) if value and all(found.values()) else None
+            row[label] = shown or tables.NOT_MEASURED
         rows.append(row | {"note": "" if all(found.values()) else "no line: slower at the larger batch"})
     if not rows:
         return Html("<p>No loop was timed at two batch sizes, so nothing can be told apart.</p>")

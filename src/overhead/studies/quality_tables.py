@@ -94,7 +94,7 @@ def table(records: Sequence[Record]) -> Html:
             "median, s": _time(row.median_s, row.limit),
             "p10, s": _time(row.p10_s, row.limit),
             "p90, s": _time(row.p90_s, row.limit),
-            "epochs (median)": _time(row.epochs, row.limit),
+            "epochs (median)": f"{row.epochs:g}" if math.isfinite(row.epochs) else _time(row.epochs, row.limit),
             "reached it": f"{row.reached} of {row.seeds} seeds",
         }
         for row in found.itertuples()
