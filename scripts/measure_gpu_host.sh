@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Measure this machine for the book, with the Python packages that it has: no network, nothing is installed.
-# The most telling chapters come first; each that is finished is put in place and into the archive at once, so
-# that a stop at any moment (Ctrl-C, a signal, the end of the minutes) leaves what is whole.
+# The most telling chapters come first, and none may take more than two thirds of the time that is left. Each that is
+# finished is put in place and into the archive at once, so that a stop at any moment (Ctrl-C, a signal, the end of
+# the minutes) leaves what is whole.
 set -euo pipefail
 
 usage() {
     cat <<'END'
 measure_gpu_host.sh [--preset quick|workshop|full] [--minutes N] [--device gpu|cpu] [--host NAME]
-                    [--results DIR] [--wheels DIR]
+                    [--results DIR] [--wheels DIR] [--chapters NN,NN]
 
   --preset   how long and how often (default quick)
   --minutes  stop after so many, 1 to 600 (default 10)
@@ -15,6 +16,7 @@ measure_gpu_host.sh [--preset quick|workshop|full] [--minutes N] [--device gpu|c
   --host     the folder under the results folder, a name for readers (default gpu-host or cpu-host)
   --results  where to write (default: results/ of this checkout)
   --wheels   a folder of .whl files; packages that this machine's Python lacks are unpacked from it for this run
+  --chapters their numbers, in this order (default 06,05,01,07,00,02,03,04: the most telling first)
 
 Writes DIR/NAME/ and DIR/NAME.tar.gz, which belongs into results/ of the checkout where the book is built:
   tar -xzf NAME.tar.gz -C results && make book
@@ -28,11 +30,11 @@ refuse() { echo "measure_gpu_host.sh: $1" >&2; exit 2; }
 fail() { echo "measure_gpu_host.sh: $1" >&2; exit 1; }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-preset=quick minutes=10 device=gpu host="" results=$root/results wheels=""
+preset=quick minutes=10 device=gpu host="" results=$root/results wheels="" chapters=06,05,01,07,00,02,03,04
 while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) usage; exit 0 ;;
-        --preset | --minutes | --device | --host | --results | --wheels)
+        --preset | --minutes | --device | --host | --results | --wheels | --chapters)
             [ $# -ge 2 ] || refuse "$1 needs a value"
             declare "${1#--}=$2"
             shift 2 ;;
@@ -46,6 +48,8 @@ case $device in gpu | cpu) ;; *) refuse "--device must be gpu or cpu, got $devic
 host=${host:-$device-host}
 [[ $host =~ ^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$ ]] ||
     refuse "--host must be 1 to 64 letters, digits, '-' or '_', got $host"
+[[ $chapters =~ ^[0-9]{2}(,[0-9]{2})*$ ]] ||
+    refuse "--chapters must be two digits each with commas between, got $chapters"
 [ -z "$wheels" ] || [ -d "$wheels" ] || refuse "--wheels must be a folder, got $wheels"
 
 deadline=$((SECONDS + 60 * 10#$minutes))
@@ -114,7 +118,7 @@ chosen=auto
 [ "$device" = gpu ] || chosen=cpu
 known=" $("$PYTHON" -c 'from overhead.studies import STUDIES; print(*STUDIES)') "
 finished=() left_out=()
-for number in 06 05 01 07 00 02 03 04; do
+for number in ${chapters//,/ }; do
     [[ $known =~ \ ($number-[a-z-]+)\  ]] || continue
     stem=${BASH_REMATCH[1]}
     left=$((deadline - SECONDS))
@@ -123,6 +127,7 @@ for number in 06 05 01 07 00 02 03 04; do
         continue
     fi
     began=$SECONDS
+    ((left < 60)) || left=$((left * 2 / 3))
     timeout --signal=INT --kill-after=20 "$left" "$PYTHON" -m overhead run "$stem" \
         --host "$host" --preset "$preset" --device "$chosen" --results "$results" >&2 &
     child=$!

@@ -397,6 +397,7 @@ def run_script(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         (["--device", "tpu"], "--device must be gpu or cpu, got tpu"),
         (["--host", "../x"], "--host must be 1 to 64 letters, digits, '-' or '_', got ../x"),
         (["--wheels", "/no/such/folder"], "--wheels must be a folder, got"),
+        (["--chapters", "six"], "--chapters must be two digits each with commas between, got six"),
         (["--fast"], "no option --fast"),
     ],
 )
