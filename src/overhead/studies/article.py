@@ -180,7 +180,6 @@ def published_table(records: Sequence[Record], caption: str) -> Html:
                 "article's protocol here, s": tables.interval(stats.median_interval(record.epochs()))
                 if record
                 else tables.NOT_MEASURED,
-                "loop": figure.loop,
                 "where in the article": figure.where,
             }
         )
