@@ -51,7 +51,7 @@ ARMS = (
     ),
     Arm(
         "threads that do not help", "one thread (keras-fit)",
-        Contestant("keras-fit", threads=1), "keras-fit", False, False,
+        Contestant("overhead.loops.keras_:KerasFitLoop", threads=1, env=ON_TENSORFLOW), "keras-fit", False, False,
     ),
     Arm(
         "XLA, which Keras turns on by the devices it sees", "jit_compile=True (keras-fit)",
@@ -100,7 +100,6 @@ def switched(record: Record, arm: Arm) -> bool:
         (record.loop, record.device) == (loop, "cpu")
         and threads in (0, record.threads)
         and kept == (env == KEEP_MEMORY)
-        and (record.op == OP or not threads)  # with one core, all threads are one
     )
 
 
