@@ -218,22 +218,7 @@ class BatchSweep(Study, frozen=True, strict=True, extra="forbid"):
 
     def floors_table(self, records: Sequence[Record]) -> pages.Html:
         """The floor by library and threads; the smallest at each batch size is the floor."""
-        frame = tables.floors_frame(self.rows(records))
-        rows = [
-            {
-                "library": row.library,
-                "threads": row.threads,
-                "batch size": f"{row.batch_size:,}",
-                "seconds per epoch": tables.with_interval(row.epoch_s, row.low_s, row.high_s)
-                if row.status == "ok"
-                else f"{row.status}: {row.reason}",
-            }
-            for row in frame.itertuples()
-        ]
-        caption = (
-            "The step's matrix products alone, streaming the epoch; the best of the fresh processes, 95 % interval"
-        )
-        return pages.Html(tables.as_html(pd.DataFrame(rows), caption))
+        return batch_tables.floors_table(self.rows(records))
 
     def gains_table(self, records: Sequence[Record]) -> pages.Html:
         """Per loop and device, the first batch size whose doubling gains next to nothing."""

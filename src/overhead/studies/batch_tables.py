@@ -184,3 +184,21 @@ def settings_table(records: Sequence[Record]) -> Html:
         for (loop, device, text), sizes in rows.items()
     ]
     return Html(tables.as_html(pd.DataFrame(shown), "Settings as the framework resolved them, read after placing"))
+
+
+def floors_table(records: Sequence[Record]) -> Html:
+    """The floor by library and threads; the smallest at each batch size is the floor."""
+    frame = tables.floors_frame(records)
+    rows = [
+        {
+            "library": row.library,
+            "threads": row.threads,
+            "batch size": f"{row.batch_size:,}",
+            "seconds per epoch": tables.with_interval(row.epoch_s, row.low_s, row.high_s)
+            if row.status == "ok"
+            else f"{row.status}: {row.reason}",
+        }
+        for row in frame.itertuples()
+    ]
+    caption = "The step's matrix products alone, streaming the epoch; the best of the fresh processes, 95 % interval"
+    return Html(tables.as_html(pd.DataFrame(rows), caption))
