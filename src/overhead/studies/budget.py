@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,14 +28,14 @@ class Term(NamedTuple):
 
 
 CALLS = Term("calls", "the same loop on a 2-2-2 network: Python, framework and dispatch with next to no arithmetic")
-PRODUCTS = Term("products", "the five products alone, less the same on the 2-2-2 network", ((1, "products-into"),))
-ELEMENTWISE = Term("elementwise", "all other arithmetic alone, less the same on the 2-2-2", ((1, "elementwise-into"),))
+PRODUCTS = Term("products", "the five products alone, less the same there", ((1, "products-into"),))
+ELEMENTWISE = Term("elementwise", "all other arithmetic alone, less the same there", ((1, "elementwise-into"),))
 ALLOCATION = Term(
     "allocation",
     "products and other arithmetic into new arrays, less the same into arrays made beforehand",
     ((1, "products-fresh"), (1, "elementwise-fresh"), (-1, "products-into"), (-1, "elementwise-into")),
 )
-DATA = Term("data", "taking the batches, less the same on the 2-2-2 network", ((1, "data"),))
+DATA = Term("data", "taking the batches, less the same there", ((1, "data"),))
 # The terms of each loop; a piece is of the loop's own framework.
 TERMS: dict[str, list[Term]] = {
     "numpy": [CALLS, PRODUCTS, ELEMENTWISE, ALLOCATION, DATA],
@@ -47,6 +47,7 @@ TERMS: dict[str, list[Term]] = {
     ],
     "keras-fit": [CALLS, PRODUCTS, ELEMENTWISE, DATA._replace(parts=((1, "data-epoch"),), whole_epoch=True)],
 }
+ALL_TERMS = (CALLS, PRODUCTS, ELEMENTWISE, ALLOCATION, DATA)
 CLOSES = 0.10  # a residual within this share of the step is called closed
 
 
@@ -71,32 +72,43 @@ class Budget(NamedTuple):
 
     def sentence(self) -> str:
         """One line of Markdown."""
-        parts = ", ".join(f"{term.name} {tables.number(i.median)}" for term, i in self.terms)
+        parts = ", ".join(f"{term.name} {tables.number(_rounded(i).median)}" for term, i in self.terms)
         words = (
             f"- **{self.backend}**: {tables.number(self.step.median)} us a step; measured apart, {parts}: together "
             f"{tables.number(self.total.median)} us. "
         )
-        left = f"{tables.interval(self.residual)} us ({self.unexplained:+.0%})"
+        left = f"{tables.interval(_rounded(self.residual))} us ({self.unexplained:+.0%})"
         if abs(self.unexplained) <= CLOSES:
             return words + f"The budget closes: {left} is left."
         if self.unexplained > 0:
             return words + f"It does not close: {left} is unexplained."
         return words + f"It does not close: the parts cost more alone than together, by {left}."
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Rows for a table."""
+    def cells(self) -> dict[str, str]:
+        """A text a term, then sum, step and residual: microseconds with interval, and the share of the step."""
+        found = {term.name: interval for term, interval in self.terms}
+        found |= {"sum": self.total, "step": self.step, "residual": self.residual}
+        return {
+            name: f"{tables.interval(_rounded(interval))} ({round(100 * interval.median / self.step.median)} %)"
+            for name, interval in found.items()
+        }
 
-        def row(name: str, found: Interval, how: str) -> dict[str, Any]:
-            share = f"{found.median / self.step.median:.0%}"
-            return {"loop": self.backend, "term": name, "us a step": tables.interval(found), "share": share, "how": how,
-                    "rounds": found.n}  # fmt: skip
 
-        return [
-            *(row(term.name, found, term.how) for term, found in self.terms),
-            row("sum", self.total, "of the terms above"),
-            row("step", self.step, "the loop itself, whole epochs"),
-            row("residual", self.residual, "step less sum"),
-        ]
+def table(found: Sequence[Budget]) -> pd.DataFrame:
+    """A row a term, then sum, step and residual; a column a loop; the last column is the number of rounds."""
+    columns = {budget.backend: budget.cells() for budget in found}
+    names = [term.name for term in ALL_TERMS if any(term.name in cells for cells in columns.values())]
+    rounds = "/".join(dict.fromkeys(str(budget.step.n) for budget in found))
+    rows = []
+    for name in [*names, "sum", "step", "residual"]:
+        row = {"term": name} | {f"{b}, us a step": cells.get(name, tables.NOT_MEASURED) for b, cells in columns.items()}
+        rows.append(row | {"rounds": rounds})
+    return pd.DataFrame(rows)
+
+
+def how() -> str:
+    """A line of Markdown a term: how it is measured."""
+    return "\n".join(f"- *{term.name}*: {term.how}." for term in ALL_TERMS)
 
 
 def budgets(records: Sequence[Record], workload: Workload, twin: Workload) -> list[Budget]:
@@ -126,6 +138,11 @@ def budgets(records: Sequence[Record], workload: Workload, twin: Workload) -> li
         residual = _around(step.median - total.median, difference_interval(wall - sums))
         found.append(Budget(f"{record.loop} ({record.device})", measured, total, step, residual))
     return found
+
+
+def _rounded(interval: Interval) -> Interval:
+    """`interval` to the nanosecond (its values are microseconds): what rounding left over is no measurement."""
+    return Interval(*(round(value, 3) + 0.0 for value in interval[:3]), interval.n)
 
 
 def _around(median: float, interval: Interval) -> Interval:

@@ -14,7 +14,7 @@ from overhead.contestant import Contestant, WorkerFailed
 from overhead.loops import LOOPS
 from overhead.records import Record
 from overhead.stats import Interval
-from overhead.studies import budget, pages
+from overhead.studies import budget, micro, pages
 from overhead.studies.base import Study, results_folder
 from overhead.studies.per_op import _count, difference_interval
 from overhead.workload import TRAINING_IMAGES, Workload
@@ -109,10 +109,9 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
             each, end = (floor[f"{clock}_us"] for clock in ("each", "end"))
             rows.append(
                 {
-                    "library": floor["loop"],
-                    "device": floor["device"],
+                    "library": f"{floor['loop']} ({floor['device']})",
                     "threads": floor["threads"],
-                    "what": floor["does"],
+                    "what": micro.unbroken(floor["does"]),
                     "waited for, us": tables.with_interval(each["median"], each["low"], each["high"]),
                     "one wait at the end, us": tables.with_interval(end["median"], end["low"], end["high"]),
                     "blocks": each["n"],
@@ -153,9 +152,12 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
         return budget.figure(self.budgets(records), self.batch_size)
 
     def budget_table(self, records: Sequence[Record]) -> pages.Html:
-        """A row a term: microseconds a step with interval, how it was measured; then sum, step and residual."""
-        rows = [row for found in self.budgets(records) for row in found.rows()]
-        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records)))
+        """A row a term, then sum, step and residual; a column a loop: microseconds a step and the share of the step."""
+        return pages.Html(tables.as_html(budget.table(self.budgets(records)), self._caption(records)))
+
+    def terms(self) -> pages.Markdown:
+        """How each term is measured."""
+        return pages.Markdown(budget.how())
 
     def utilisation(self, records: Sequence[Record]) -> pages.Html | pages.Markdown:
         """On a GPU: what the driver reports beside the share of the measured peak that the step achieves (S8)."""
