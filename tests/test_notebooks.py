@@ -20,9 +20,13 @@ from overhead.studies.base import ParameterError, injected_values
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"
-# The frameworks that take long to import are hidden from the kernel and from its workers, as if not installed.
+# Of the kernel and of its workers: the frameworks that take long to import are hidden as if they were not
+# installed, and one core is allowed, so that half as many floors are measured and no pool spins beside another.
 HIDES = """
-import importlib.machinery, sys
+import importlib.machinery, os, sys
+
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 class Hides(importlib.machinery.PathFinder):
     @classmethod
@@ -78,7 +82,8 @@ def test_the_sweep_without_frameworks_says_why_rows_are_missing(tmp_path):
     assert "declined: jax is not installed" in page
     for absolute in (str(tmp_path), str(ROOT), str(Path.home()) + "/", tempfile.gettempdir()):
         assert absolute not in page
-    assert len(done.stderr.splitlines()) < 100  # of which papermill itself says two a cell
+    code = [cell for cell in nbformat.read(tmp_path / "out.ipynb", 4).cells if cell.cell_type == "code"]
+    assert len(done.stderr.splitlines()) < 10 * len(code)  # no flood: papermill itself says two lines a cell and more
     assert "Traceback" not in done.stderr
 
 
