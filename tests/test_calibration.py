@@ -6,9 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from overhead import calibration, probes, probing, timing
 from overhead.calibration import NoCalibration
+from overhead.cli import cli
 from overhead.contestant import Contestant
 from overhead.probes import Probe
 from overhead.probing import Ask
@@ -87,6 +89,24 @@ def test_a_calibration_is_kept_and_read_for_bounds(tmp_path):
     assert content["floors"][0]["each_us"]["median"] == pytest.approx(3.0)
     with pytest.raises(NoCalibration, match=r"calibration \(here\), got 'elsewhere'"):
         calibration.of_host(tmp_path, "elsewhere")
+
+
+def test_bounds_takes_a_hosts_ceilings(tmp_path):
+    calibration.write(tmp_path / "here" / calibration.FILE, calibrated())
+    run = CliRunner().invoke(cli, ["bounds", "--host", "here", "--results", str(tmp_path), "--json"])
+
+    found = json.loads(run.output)
+    assert found["peak"] == {
+        "device": "here, cpu, 2 threads", "source": "measured",
+        "flops_per_s": pytest.approx(100e9, rel=0.05), "bandwidth_bytes_per_s": pytest.approx(20e9, rel=0.05),
+    }  # fmt: skip
+    assert found["step_flops"] == 13_090_816
+    assert found["step_bound_us"] == pytest.approx(13_090_816 / found["peak"]["flops_per_s"] * 1e6)
+    wrong = CliRunner().invoke(cli, ["bounds", "--host", "here", "--peak-tflops", "1", "--results", str(tmp_path)])
+    assert wrong.exit_code == 2
+    lost = CliRunner().invoke(cli, ["bounds", "--host", "here", "--device", "gpu", "--results", str(tmp_path)])
+    assert lost.exit_code == 2
+    assert "device must be one whose ceilings were measured (cpu), got 'gpu'" in lost.output
 
 
 def test_one_run_measures_once(tmp_path, monkeypatch):

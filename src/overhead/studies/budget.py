@@ -142,7 +142,8 @@ def budgets(records: Sequence[Record], workload: Workload, twin: Workload) -> li
 
 def _rounded(interval: Interval) -> Interval:
     """`interval` to the nanosecond (its values are microseconds): what rounding left over is no measurement."""
-    return Interval(*(round(value, 3) + 0.0 for value in interval[:3]), interval.n)
+    median, low, high = (round(value, 3) + 0.0 for value in (interval.median, interval.low, interval.high))
+    return Interval(median, low, high, interval.n)
 
 
 def _around(median: float, interval: Interval) -> Interval:
