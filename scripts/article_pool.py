@@ -25,7 +25,7 @@ def train(task):
     import keras
 
     imported = time.time()
-    keras.utils.set_random_seed(int(rate * 1000))  # each rate its own first weights, as in the article
+    keras.utils.set_random_seed(int(rate * 1000) % 2**31)  # each rate its own first weights, as in the article
     model = keras.Sequential(
         [
             keras.Input((784,)),

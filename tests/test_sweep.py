@@ -123,6 +123,18 @@ def test_a_member_equals_its_solo_run_whatever_its_company(engine: str, layers: 
     assert finite[[0, 1, 3, 4]].all()
 
 
+@pytest.mark.parametrize("engine", ["vmap", "stacked"])
+def test_sweeps_of_any_number_of_rates_agree_on_one(engine: str) -> None:
+    pytest.importorskip("jax", reason="needs JAX")
+    workload = Workload(images=640)
+    alone = trained("sequential", [0.1], workload, 20)[1][:, 0]
+    for models in (1, 2, 5, 50):
+        rates = [0.1, *np.geomspace(1e-3, 1, models - 1)]
+        _, losses, _ = trained(engine, rates, workload, 20)
+        assert losses.shape == (20, models)
+        assert losses[:, 0] == pytest.approx(alone, rel=1e-5)
+
+
 @pytest.mark.parametrize("engine", JAX)
 def test_compilations_do_not_grow_with_the_number_of_rates(engine: str) -> None:
     pytest.importorskip("jax", reason="needs JAX")
@@ -362,3 +374,17 @@ def test_a_scheduler_that_does_not_answer_is_an_error_soon() -> None:
     assert done.exit_code == 1
     assert "no Dask scheduler answered at tcp://127.0.0.1:1" in done.output
     assert cluster.CONNECT_LIMIT_S < 10
+
+
+@pytest.mark.slow
+def test_a_scheduler_without_workers_or_without_a_gpu_is_an_error_too() -> None:
+    distributed = pytest.importorskip("distributed", reason="needs Dask")
+    from overhead.sweep import cluster
+
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty:
+        address = empty.scheduler_address
+        with pytest.raises(cluster.SchedulerUnreachable, match="must have a worker, got 0"), cluster.client(address, 1):
+            pass
+        empty.scale(1)
+        with pytest.raises(cluster.SchedulerUnreachable, match="resource GPU"), cluster.client(address, 1, "gpu"):
+            pass

@@ -184,7 +184,7 @@ def _on_dask(
 ) -> Iterator[Trained]:
     from overhead.sweep import cluster
 
-    with cluster.client(scheduler, allotment.processes if allotment else 1) as client:
+    with cluster.client(scheduler, allotment.processes if allotment else 1, tasks[0].device) as client:
         for found in cluster.trained(client, tasks):
             tell(tasks[0].workload.epochs)
             yield found
@@ -203,9 +203,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "train_s": total("train_s"),
         "first_s": next((cost["first_s"] for cost in costs if "first_s" in cost), None),
         "compile_s": total("compile_s"),
-        "compilations": sum(cost.get("compilations", 0) for cost in costs)
-        if outcome.allotment
-        else max((cost.get("compilations", 0) for cost in costs), default=0),
+        "compilations": _compilations(outcome),
         "import_s": total("import_s"),
         "start_s": total("start_s"),
         "judge_s": total("judge_s"),
@@ -221,6 +219,14 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "batch_size": outcome.sweep.batch_size,
         "rows": outcome.rows,
     }
+
+
+def _compilations(outcome: Outcome) -> int | None:
+    """Programs compiled: of each process in a pool, of the one process otherwise; None where nobody counts."""
+    counted = [cost["compilations"] for cost in outcome.costs if cost.get("compilations") is not None]
+    if not counted:
+        return None
+    return sum(counted) if outcome.allotment else max(counted)
 
 
 def best_rate(rows: Sequence[dict[str, Any]]) -> float | None:

@@ -17,13 +17,14 @@ IDLE_LIMIT_S = 120  # a cluster that we no longer use ends by itself, should we 
 
 
 class SchedulerUnreachable(RuntimeError):
-    """No scheduler answered at the address."""
+    """No scheduler answered at the address, or one that has no worker for what is asked."""
 
 
 @contextmanager
-def client(scheduler: str | None, processes: int) -> Iterator[Any]:
+def client(scheduler: str | None, processes: int, device: str = "cpu") -> Iterator[Any]:
     """A client of the scheduler at `scheduler`, or of a cluster of `processes` workers that ends with the block.
 
+    On a GPU the cluster is one worker, since it has the GPU to itself.
     Raises `SchedulerUnreachable` within ten seconds, and `ImportError` without Dask.
     """
     import dask.config
@@ -37,8 +38,9 @@ def client(scheduler: str | None, processes: int) -> Iterator[Any]:
             # Subprocesses, not multiprocessing: a script without a main guard would start itself again.
             with (
                 SubprocessCluster(
-                    n_workers=processes, threads_per_worker=1, dashboard_address=None,  # type: ignore[arg-type]
-                    worker_kwargs={"memory_limit": 0, "death_timeout": IDLE_LIMIT_S},
+                    n_workers=1 if device == "gpu" else processes, threads_per_worker=1, dashboard_address=None,  # type: ignore[arg-type]
+                    worker_kwargs={"memory_limit": 0, "death_timeout": IDLE_LIMIT_S, "resources": {"GPU": 1}}
+                    if device == "gpu" else {"memory_limit": 0, "death_timeout": IDLE_LIMIT_S},
                     scheduler_kwargs={"idle_timeout": f"{IDLE_LIMIT_S} s"}, silence_logs=40,
                 ) as cluster,
                 Client(cluster) as found,
@@ -53,7 +55,21 @@ def client(scheduler: str | None, processes: int) -> Iterator[Any]:
                 f"no Dask scheduler answered at {scheduler} within {CONNECT_LIMIT_S:g} s: {why.splitlines()[0][:120]}"
             ) from None
         with found:
+            _has_workers(found, scheduler, device)
             yield found
+
+
+def _has_workers(client: Any, scheduler: str, device: str) -> None:
+    """Raise `SchedulerUnreachable` where the tasks would wait for ever."""
+    try:
+        client.wait_for_workers(1, timeout=CONNECT_LIMIT_S / 2)
+    except TimeoutError:
+        raise SchedulerUnreachable(f"the Dask scheduler at {scheduler} must have a worker, got 0") from None
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    if device == "gpu" and not any(worker["resources"].get("GPU", 0) >= 1 for worker in workers):
+        raise SchedulerUnreachable(
+            f"a worker at {scheduler} must offer the resource GPU (dask worker --resources GPU=1), got none"
+        )
 
 
 def trained(client: Any, tasks: Sequence[Task]) -> Iterator[Trained]:
