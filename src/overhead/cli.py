@@ -15,6 +15,8 @@ import click
 import yaml
 from pydantic import ValidationError
 
+from overhead.profiles.command import profile
+
 PRESET_NAMES = ["quick", "workshop", "full"]
 
 
@@ -329,6 +331,9 @@ def doctor(as_json: bool) -> None:
         )
     for warning in found["warnings"]:
         click.echo(f"warning: {warning['what']}: {warning['why']}; {warning['do']}")
+
+
+cli.add_command(profile)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -15,6 +16,7 @@ from overhead.records import Record
 from overhead.stats import Interval
 
 NOT_MEASURED = "–"
+NUMBER = re.compile(r"–|[-+±<≥]?\d[\d,.]*(e[-+]?\d+)?( \[[^\]]*\])?( ?[%×]| [a-zA-Z]{1,6})?|inf|nan")
 
 
 def floor_of(records: Sequence[Record], batch_size: int) -> tuple[Record, Interval] | None:
@@ -167,6 +169,6 @@ def as_html(frame: pd.DataFrame, caption: str = "") -> str:
 
 
 def is_numeric(column: pd.Series) -> bool:
-    """Whether every entry starts like a number (or is a dash), so that it is aligned right."""
-    texts = [str(value) for value in column]
-    return all(text[:1].isdigit() or text == NOT_MEASURED or text[:1] in "-+±" for text in texts) and bool(texts)
+    """Whether every entry is a number (with interval, unit or neither) or a dash, so that it is aligned right."""
+    return len(column) > 0 and all(NUMBER.fullmatch(str(value)) for value in column)
+

@@ -13,6 +13,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "01-per-op-breakdown": ("per_op", "PerOp"),
     "02-flop-lower-bound": ("flop_bound", "FlopBound"),
     "03-where-time-goes": ("where_time_goes", "WhereTimeGoes"),
+    "04-profile": ("profile", "Profile"),
     "05-batch-sweep": ("batch_sweep", "BatchSweep"),
     "06-overhead-ladder": ("ladder", "OverheadLadder"),
     "07-learning-rate-sweep": ("learning_rates", "LearningRates"),
