@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 
 import fake_gpu
 from fake_gpu import NAME, contestant, install_driver, tell
-from overhead import book, execute, fragments, gpus, host, records
+from overhead import book, fragments, gpus, host, records
 from overhead.contestant import TF32, Contestant, Worker, WorkerFailed, environment
 from overhead.disturbance import GpuWatch
 from overhead.faults import explain
@@ -55,7 +57,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Record], Path]:
-    """A chapter executed by a kernel on the pretended host, and the book of it."""
+    """A chapter that the script measured on the pretended host, and the book of its archive, built elsewhere."""
     folder = tmp_path_factory.mktemp("gpu-host")
     cells = [
         nbformat.v4.new_markdown_cell("# Batch size"),
@@ -71,15 +73,28 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Record], Path]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     language = {"name": "python", "pygments_lexer": "ipython3"}
     page = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "language_info": language})
-    (folder / "notebooks").mkdir()
-    nbformat.write(page, folder / "notebooks" / f"{STEM}.ipynb")
-    results = folder / "results"
-    results.mkdir()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", str(install_driver(folder / "driver")), prepend=os.pathsep)
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
-        patch.delenv(gpus.VISIBLE, raising=False)
-        execute.run(STEM, {"host": "gpu-box"}, results, folder / "notebooks")
+    there = folder / "checkout"  # on the machine with the GPU
+    shutil.copytree(ROOT / "src", there / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "scripts/measure_gpu_host.sh"):
+        (there / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, there / name)
+    (there / "notebooks").mkdir()
+    nbformat.write(page, there / "notebooks" / f"{STEM}.ipynb")
+    asked = ["--minutes", "15", "--device", "gpu", "--host", "gpu-box", "--chapters", STEM[:2]]
+    path = f"{install_driver(folder / 'driver')}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "PYTHON": sys.executable, "PYTHONPATH": str(Path(__file__).parent)}
+    env.pop(gpus.VISIBLE, None)
+    done = subprocess.run(
+        ["bash", str(there / "scripts" / "measure_gpu_host.sh"), *asked],
+        capture_output=True, text=True, env=env, cwd=folder, timeout=590,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    archive = there / "results" / "gpu-box.tar.gz"
+    assert done.stdout.split() == [str(archive)]
+    results = folder / "results"  # of the checkout where the book is built
+    with tarfile.open(archive) as packed:
+        assert {member.uid for member in packed} == {0}
+        packed.extractall(results, filter="data")
     found = records.read(results / "gpu-box" / f"{STEM}.jsonl")
     return found, book.build(results, folder / "book").parent
 
