@@ -106,7 +106,7 @@ def as_text(found: dict[str, Any]) -> str:
             accuracy = NOT_MEASURED if share is None else f"{100 * share:.2f} %"
             lines.append(f"{name}: loss {number(row['loss'][-1])}, validation accuracy {accuracy}")
         else:
-            lines.append(f"{name}: {row['status']}: {row['reason']}")
+            lines.append(f"{name}: {row['reason'] if row['status'] == 'diverged' else 'failed: ' + row['reason']}")
     lines.append(
         f"{found['engine']}, models: {len(found['rows'])}, epochs: {found['epochs']}, "
         f"batch size: {found['batch_size']}: "
@@ -115,7 +115,7 @@ def as_text(found: dict[str, Any]) -> str:
         f"{found['models_at_once']} models at once; peak memory {found['peak_rss_bytes'] / 2**20:,.0f} MiB"
     )
     if found["resumed"]:
-        lines.append(f"{found['resumed']} models were finished by an earlier, interrupted run")
+        lines.append(f"finished by an earlier, interrupted run: {found['resumed']} of these models")
     if found["best_rate"] is not None:
         lines.append(f"best rate: {found['best_rate']:g}")
     return "\n".join(lines)
