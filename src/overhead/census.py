@@ -23,7 +23,7 @@ COUNTS = {
     "transfers": "implicit transfers a step",
 }
 LEAST_STEPS = 32
-FAULT_RUNS = 3  # of each length; whatever else happens in the process can only add a page fault
+FAULT_RUNS = 3  # of each length where runs are short; whatever else happens in the process can only add a page fault
 
 
 def calls(run: Any, steps: int) -> tuple[int, int]:
@@ -66,10 +66,11 @@ def census(loop: Loop, state: Any, workload: Workload) -> dict[str, float]:
         state = loop.run(state, n)
         loop.block(state)
 
-    for n in (steps, 2 * steps, steps):
+    short = steps <= 2 * LEAST_STEPS  # of a loop that runs whole epochs each run may last seconds
+    for n in (steps, 2 * steps, steps) if short else (steps,):
         run(n)  # every program is compiled and every cache is warm
     (python, c), (python2, c2) = calls(run, steps), calls(run, 2 * steps)
-    one, two = (min(faults(run, n) for _ in range(FAULT_RUNS)) for n in (steps, 2 * steps))
+    one, two = (min(faults(run, n) for _ in range(FAULT_RUNS if short else 1)) for n in (steps, 2 * steps))
     found = {
         "python_calls": (python2 - python) / steps,
         "c_calls": (c2 - c) / steps,
