@@ -125,7 +125,7 @@ def test_a_host_without_a_usable_gpu_has_none(tmp_path, monkeypatch, script):
 
 def test_variables_that_change_a_measurement_are_kept_and_paths_are_not():
     env = {
-        "OMP_NUM_THREADS": "2", "XLA_FLAGS": "--xla_dump_to=/home/alice", "MALLOC_ARENA_MAX": "1", "HOME": "/x",
+        "OMP_NUM_THREADS": "2", "XLA_FLAGS": "--xla_dump_to=/opt/dump", "MALLOC_ARENA_MAX": "1", "HOME": "/x",
         "TF_XLA_FLAGS": "--x", "TF_CLI_CONFIG_FILE": "/etc/terraform", "SECRET_TOKEN": "x",
         "NPY_DISABLE_CPU_FEATURES": "AVX2",
     }  # fmt: skip
