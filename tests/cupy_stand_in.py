@@ -121,9 +121,7 @@ class Host:
                 if name == "overhead_take_images":
                     images, start, inputs, x = args
                     assert start[0] * inputs + x.size <= images.size
-                function(
-                    ctypes.c_ssize_t(int(np.prod(shape))), *(ctypes.c_void_p(a.ctypes.data) for a in arrays)
-                )
+                function(ctypes.c_ssize_t(int(np.prod(shape))), *(ctypes.c_void_p(a.ctypes.data) for a in arrays))
 
             self.stream.enqueue(run)
 

@@ -237,9 +237,7 @@ def test_the_report_has_the_names_that_the_command_prints():
 
 def test_a_published_device_and_measured_ceilings_bound_bytes_as_well():
     card = report(ARTICLE, device_model="quadro rtx 5000")
-    host = report(
-        ARTICLE, ceilings={"name": "epyc-2core", "flops_per_s": 2e11, "bandwidth_bytes_per_s": 2e10}
-    )
+    host = report(ARTICLE, ceilings={"name": "epyc-2core", "flops_per_s": 2e11, "bandwidth_bytes_per_s": 2e10})
 
     assert card["peak"]["device"] == "Quadro RTX 5000"
     # At batch 32 the card's memory, not its arithmetic, sets the bound.

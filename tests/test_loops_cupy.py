@@ -132,9 +132,7 @@ def stub(**functions: Callable[..., object]) -> ModuleType:
 
 
 def no_driver(*_: object, **__: object) -> object:
-    raise RuntimeError(
-        "cudaErrorInsufficientDriver: CUDA driver version\nis insufficient for CUDA runtime version"
-    )
+    raise RuntimeError("cudaErrorInsufficientDriver: CUDA driver version\nis insufficient for CUDA runtime version")
 
 
 @pytest.mark.parametrize("name", ["cupy", "cupy-fused", "cupy-graph", "cupy-per-image"])

@@ -43,9 +43,7 @@ def test_a_step_is_one_launch_of_seventeen_kernels(tiny_workload: Workload, tiny
     assert state.epoch[0] is state.epoch[5] is not state.epoch[6]  # six whole batches and a short one
 
 
-@pytest.mark.parametrize(
-    ("forgotten", "got"), [(-1, r"got 0 and image \d+"), (-3, r"got 0\.\d+ and image \d+")]
-)
+@pytest.mark.parametrize(("forgotten", "got"), [(-1, r"got 0 and image \d+"), (-3, r"got 0\.\d+ and image \d+")])
 @pytest.mark.parametrize("batch", [32, 8])
 def test_a_graph_whose_replay_differs_from_the_step_is_declined(
     batch: int, forgotten: int, got: str, tiny_workload: Workload, tiny_data: Split,
@@ -64,9 +62,7 @@ def test_a_graph_whose_replay_differs_from_the_step_is_declined(
         on_host("cupy-graph", Host()).place(mlp.init(tiny_workload), tiny_data, tiny_workload)
 
 
-def test_a_step_that_allocates_while_it_is_captured_is_declined(
-    tiny_workload: Workload, tiny_data: Split
-) -> None:
+def test_a_step_that_allocates_while_it_is_captured_is_declined(tiny_workload: Workload, tiny_data: Split) -> None:
     class Allocating(HostProducts):
         def __init__(self, xp: Host, stream: HostStream) -> None:
             super().__init__(xp, stream)
@@ -82,9 +78,7 @@ def test_a_step_that_allocates_while_it_is_captured_is_declined(
         loop.place(mlp.init(tiny_workload), tiny_data, tiny_workload)
 
 
-def test_a_rate_at_which_training_diverges_is_no_fault_of_the_graph(
-    tiny_workload: Workload, tiny_data: Split
-) -> None:
+def test_a_rate_at_which_training_diverges_is_no_fault_of_the_graph(tiny_workload: Workload, tiny_data: Split) -> None:
     workload = tiny_workload.model_copy(update={"learning_rate": 1e38})
     loop = on_host("cupy-graph", Host())
     with np.errstate(all="ignore"):
@@ -181,9 +175,7 @@ def test_the_kernels_compile_for_hopper(tmp_path: Path) -> None:
     if nvcc is None:
         pytest.skip("needs nvcc: the kernels are compiled for sm_90")
     loop = "ptrdiff_t i = blockIdx.x * (ptrdiff_t)blockDim.x + threadIdx.x; if (i < _size)"
-    text = "".join(
-        source(name, kernel, 'extern "C" __global__ void', loop) for name, kernel in ALL_KERNELS.items()
-    )
+    text = "".join(source(name, kernel, 'extern "C" __global__ void', loop) for name, kernel in ALL_KERNELS.items())
     (tmp_path / "kernels.cu").write_text(f"#include <cstddef>\n{text}")
 
     subprocess.run(
@@ -204,8 +196,6 @@ def test_replays_agree_on_a_gpu_at_every_batch_size(batch: int) -> None:
     loop, workload = on_gpu("cupy-graph"), Workload(images=10_000, batch_size=batch, remainder="keep")
     split = data.for_workload(workload)
 
-    state = loop.run(
-        loop.place(mlp.init(workload), split, workload), 20
-    )  # `place` compares replays with steps
+    state = loop.run(loop.place(mlp.init(workload), split, workload), 20)  # `place` compares replays with steps
 
     assert mlp.relative_error(loop.fetch(state), reference(workload, split, 20)) < 1e-5

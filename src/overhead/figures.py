@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 import matplotlib
+import matplotlib.ticker
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -40,7 +41,7 @@ class Figure:
 
     def _render(self, dark: bool, form: str) -> bytes:
         theme = DARK if dark else LIGHT
-        style = {
+        style: Any = {
             "figure.facecolor": theme["paper"], "axes.facecolor": theme["paper"], "savefig.facecolor": theme["paper"],
             "text.color": theme["ink"], "axes.labelcolor": theme["ink"], "axes.edgecolor": theme["faint"],
             "xtick.color": theme["ink"], "ytick.color": theme["ink"], "grid.color": theme["grid"],

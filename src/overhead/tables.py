@@ -171,4 +171,3 @@ def as_html(frame: pd.DataFrame, caption: str = "") -> str:
 def is_numeric(column: pd.Series) -> bool:
     """Whether every entry is a number (with interval, unit or neither) or a dash, so that it is aligned right."""
     return len(column) > 0 and all(NUMBER.fullmatch(str(value)) for value in column)
-

@@ -14,7 +14,7 @@ from overhead.loops.base import STEP_OPS, Declined, Loop, Op, nothing_to_wait_fo
 from overhead.mlp import Layer, Params
 from overhead.workload import Workload
 
-Array = NDArray[np.float32]
+Array = NDArray[Any]  # float32 throughout; the tests check every temporary
 Labels = NDArray[np.int32]
 
 

@@ -15,7 +15,7 @@ from overhead.loops.numpy_ import place_batches, softmax
 from overhead.mlp import Layer, Params
 from overhead.workload import Workload
 
-Array = NDArray[np.float32]
+Array = NDArray[Any]  # float32 throughout; the tests check every temporary
 Labels = NDArray[np.int32]
 
 CHUNK = 512  # images whose activations and gradients fit a core's second-level cache

@@ -49,14 +49,12 @@ class Profile(Study, frozen=True, strict=True, extra="forbid"):
         except ProfileError as error:
             return Record(status="failed", reason=str(error), **fields)
         kept = made.summary.model_copy(update={"kernel_names": (), "parts": ()})
+        fields |= {"tool": made.tool, "notes": list(made.notes)}
+        fields |= {"profile": kept.model_dump(mode="json"), "timeline": steps.to_dict("list")}
         return Record(
             status="ok",
             device_name=made.device_name,
             workload={**workload.model_dump(mode="json"), "steps": workload.steps, "images_seen": workload.images_seen},
-            tool=made.tool,
-            notes=list(made.notes),
-            profile=kept.model_dump(mode="json"),
-            timeline=steps.to_dict("list"),
             **fields,
         )
 
