@@ -126,4 +126,4 @@ def test_the_smallest_step_of_a_clock_is_found(step):
 
 
 def test_peak_memory_is_that_of_a_process():
-    assert 10**7 < timing.rss_bytes() < 10**12
+    assert 10**7 < timing.peak_rss_bytes() < 10**12

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from overhead.loops.base import Loop, Op
@@ -190,10 +191,19 @@ def one_after_the_other(
     return state, *found
 
 
-def rss_bytes() -> int:
-    """This process's peak resident memory so far."""
+def peak_rss_bytes() -> int:
+    """This process's peak resident memory so far.
+
+    `getrusage` would count what the process that started this one held at that moment; Linux's VmHWM does not.
+    """
     import resource
     import sys
 
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    except OSError:
+        pass
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

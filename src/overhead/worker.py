@@ -210,7 +210,7 @@ class Contestant:
     def memory(self) -> dict[str, Any]:
         """Peak and present resident memory, bytes; threads that worked since the first run, None if too short."""
         return {
-            "peak_rss_bytes": timing.rss_bytes(),
+            "peak_rss_bytes": timing.peak_rss_bytes(),
             "rss_bytes": resident_bytes(),
             "busy_threads": busy_threads(self._since or {}, thread_seconds()),
         }

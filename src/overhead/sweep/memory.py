@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
-from overhead import host, timing
+from overhead import host
 from overhead.data import VALIDATION_IMAGES
 from overhead.workload import Workload
 
@@ -47,20 +46,6 @@ def process_bytes(workload: Workload, framework: str, models: int = 1) -> int:
     copies = 2 if framework == "tensorflow" else 1  # `fit` makes tensors of the arrays and of the validation data
     validation = 2 * 4 * VALIDATION_IMAGES * max(workload.layers[1:])
     return PROCESS_BYTES[framework] + copies * images + validation + models * model_bytes(workload)
-
-
-def peak_rss_bytes() -> int:
-    """This process's peak resident memory so far.
-
-    `getrusage` would count what the process that started this one held at that moment; Linux's VmHWM does not.
-    """
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
-    except OSError:
-        pass
-    return timing.rss_bytes()
 
 
 def default_limit_bytes() -> int:

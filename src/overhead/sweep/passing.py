@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from overhead import data
-from overhead.sweep.memory import peak_rss_bytes
+from overhead.timing import peak_rss_bytes
 from overhead.worker import load_split, save_split
 from overhead.workload import Workload
 

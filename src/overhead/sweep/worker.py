@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from overhead import agreement, data, mlp, timing
 from overhead.loops.many import ManyLoop
-from overhead.sweep.memory import peak_rss_bytes
+from overhead.timing import peak_rss_bytes
 from overhead.worker import Contestant, load_split, serve
 from overhead.workload import Workload
 
