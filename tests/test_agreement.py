@@ -28,7 +28,7 @@ def trained(workload: Workload, split: Split, steps: int) -> Params:
 def test_numpy_agrees_wrapping_round_an_epoch_that_is_shorter_than_twenty_steps(tiny_workload, tiny_data):
     assert tiny_workload.steps < STEPS
     after = trained(tiny_workload, tiny_data, STEPS)
-    epoch = trained(tiny_workload, tiny_data, tiny_workload.steps)
+    epoch = trained(agreement.at_epoch_rate(tiny_workload), tiny_data, tiny_workload.steps)
     found = compare(after, epoch, tiny_workload, tiny_data)
 
     assert found.disagreement is None
@@ -41,10 +41,28 @@ def test_the_reference_is_the_oracle_after_twenty_steps_and_after_an_epoch(image
     w = Workload(images=images, batch_size=32, remainder="keep")
     split = data.split(data.load_mnist(), w)
     reference = agreement.reference(w, split)
-    steps = list(islice(mlp.reference_steps(mlp.init(w), split.x, split.y, w), max(STEPS, w.steps)))
+    at_epoch_rate = agreement.at_epoch_rate(w)
+    steps = list(islice(mlp.reference_steps(mlp.init(w), split.x, split.y, w), STEPS))
+    epoch = list(islice(mlp.reference_steps(mlp.init(w), split.x, split.y, at_epoch_rate), w.steps))
 
-    assert mlp.relative_error(reference.params, steps[STEPS - 1][1]) == 0
-    assert reference.epoch_loss == mlp.loss(steps[w.steps - 1][1], split.x, split.y)
+    assert mlp.relative_error(reference.params, steps[-1][1]) == 0
+    assert reference.epoch_loss == mlp.loss(epoch[-1][1], split.x, split.y)
+
+
+def test_rounding_is_far_from_the_tolerance_after_an_epoch_of_the_real_data():
+    w = agreement.at_epoch_rate(Workload())
+    split = data.for_workload(w)
+    rng = np.random.default_rng(0)
+    moved = tuple(Layer(p.w * (1 + 1e-6 * rng.standard_normal(p.w.shape)), p.b) for p in mlp.init(w))
+    *_, (_, epoch) = islice(mlp.reference_steps(moved, split.x, split.y, w), w.steps)
+    found = compare(mlp.init(w), epoch, w, split)
+
+    assert found.epoch_loss_error < LOSS_TOLERANCE / 10
+
+
+def test_an_epoch_of_smaller_batches_is_compared_at_a_smaller_rate():
+    rates = [agreement.at_epoch_rate(Workload(batch_size=b)).learning_rate for b in (1, 16, 32, 4096)]
+    assert rates == pytest.approx([0.01 / 32, 0.005, 0.01, 0.01])
 
 
 @pytest.mark.parametrize("change", ["rate", "one step less", "one weight", "bias left out", "nan"])
@@ -57,7 +75,8 @@ def test_what_learns_something_else_disagrees(change, tiny_workload, tiny_data):
         after = (after[0], Layer(after[1].w, np.zeros_like(after[1].b)))
     if change == "nan":
         after[1].b[0] = np.nan
-    found = compare(after, trained(tiny_workload, tiny_data, tiny_workload.steps), tiny_workload, tiny_data)
+    epoch = trained(agreement.at_epoch_rate(tiny_workload), tiny_data, tiny_workload.steps)
+    found = compare(after, epoch, tiny_workload, tiny_data)
 
     assert found.disagreement is not None
     assert f"after {STEPS} steps exceeds 1e-05 (norm-wise)" in found.disagreement

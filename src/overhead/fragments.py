@@ -74,7 +74,7 @@ def headline(results: Path, hosts: Hosts) -> str:
 def headline_of(host: str, read: Sequence[Record], facts: Mapping[str, Any]) -> str:
     """Keras's defaults and each device's fastest loop against the fastest of all, at the smallest batch size."""
     machine = f"{plain(facts['cpu_model'])}, {facts['cores_allowed']} cores; GPU: {_cards(facts)}"
-    timed = [r for r in read if r.status == "ok" and r.loop in LOOPS and r.timing and r.epochs()]
+    timed = [r for r in read if r.status == "ok" and r.op is None and r.loop in LOOPS and r.timing and r.epochs()]
     if len(timed) < 2:
         return _card(host, ["Its batch sweep has not been measured, so it has no headline yet."], machine)
     size = min((r.workload or {})["batch_size"] for r in timed)
@@ -191,8 +191,9 @@ def agreement_rule() -> str:
     return (
         f"- after {agreement.STEPS} steps at learning rate {agreement.RATE:g}, the largest over the parameters of "
         f"‖ours − reference‖ / ‖reference‖ (Euclidean) is at most {tolerances};\n"
-        "- after the first epoch of the very program that is timed, the mean training loss is within "
-        f"{agreement.LOSS_TOLERANCE:g} of the reference's, relative.\n"
+        f"- after the first epoch of the very program that is timed, at learning rate {agreement.EPOCH_RATE:g} (less "
+        f"below batches of {agreement.EPOCH_BATCH}), the mean training loss is within {agreement.LOSS_TOLERANCE:g} of "
+        "the reference's, relative. At a larger rate, an epoch's many steps magnify rounding beyond that.\n"
     )
 
 

@@ -285,7 +285,7 @@ def _threads_used(case: Case, busy: int | None, bench: Bench) -> None:
 
 
 def _prepare(worker: Worker, case: Case, process: int, split: Split, place: dict[str, Any], folder: Path) -> Turn:
-    """The cold run, agreement with the reference, and a fresh placement with one warm epoch.
+    """The cold run, agreement with the reference, and a fresh placement with warm epochs at the workload's rate.
 
     Raises `WorkerFailed` for a case that may not be timed.
     """
@@ -297,7 +297,10 @@ def _prepare(worker: Worker, case: Case, process: int, split: Split, place: dict
         with np.load(out) as archive:
             return unflat([archive[name] for name in archive.files])
 
-    facts = worker.ask("place", **place)
+    def at(other: Workload) -> dict[str, Any]:
+        return {**place, "workload": other.model_dump(mode="json")}
+
+    facts = worker.ask("place", **at(agreement.at_epoch_rate(workload)))
     if facts["device"] != case.contestant.device:
         raise WorkerFailed("failed", f"ran on {facts['device']}")
     case.facts.update(worker.facts, **facts, data=split.name)
@@ -305,13 +308,19 @@ def _prepare(worker: Worker, case: Case, process: int, split: Split, place: dict
     case.first_s.append(cold["wall_ns"][0] * 1e-9)
     if not case.contestant.is_floor:
         if _must_wait(worker, case, out, case.first_s[-1], workload.steps):
-            worker.ask("place", **place)
+            worker.ask("place", **at(agreement.at_epoch_rate(workload)))
             worker.ask("run", steps=workload.steps)
-        _judge(worker, case, split, place, fetched)
+        after_epoch = fetched()
+        worker.ask("place", **at(agreement.at_agreement_rate(workload)))
+        worker.ask("run", steps=agreement.STEPS)
+        _agree(case, fetched(), after_epoch, split)
     worker.ask("place", **place)
     warm = worker.ask("run", steps=workload.steps)
     if not case.contestant.is_floor:
-        _must_wait(worker, case, out, warm["wall_ns"][0] * 1e-9, workload.steps)
+        if _must_wait(worker, case, out, warm["wall_ns"][0] * 1e-9, workload.steps):
+            worker.ask("place", **place)
+            worker.ask("run", steps=workload.steps)
+        _learnt(worker, case, split, fetched)
     per_call = facts["steps_per_call"]
     seconds = warm["wall_ns"][0] * 1e-9
     steps = workload.steps
@@ -341,32 +350,27 @@ def _must_wait(worker: Worker, case: Case, out: str, wall_s: float, steps: int) 
     return True
 
 
-def _judge(worker: Worker, case: Case, split: Split, place: dict[str, Any], fetched: Callable[[], Params]) -> None:
-    """Validation accuracy, divergence, and agreement with the float64 reference."""
+def _agree(case: Case, after_steps: Params, after_epoch: Params, split: Split) -> None:
+    """Keep the agreement with the float64 reference; a loop that disagrees is not timed."""
+    precision = case.facts.get("settings", {}).get("matmul_precision", "float32")
+    case.agreement = agreement.compare(after_steps, after_epoch, case.workload, split, precision)
+    if case.agreement.disagreement:
+        raise WorkerFailed("disagrees", case.agreement.disagreement)
+
+
+def _learnt(worker: Worker, case: Case, split: Split, fetched: Callable[[], Params]) -> None:
+    """Validation accuracy after each epoch at the workload's own rate; a case that diverged is not timed."""
     workload = case.workload
     trained = [fetched()]
     for _ in range(workload.epochs - 1):
         worker.ask("run", steps=workload.steps)
         trained.append(fetched())
-    if len(split.y_val):
-        case.val_accuracy = [mlp.accuracy(p, split.x_val, split.y_val) for p in trained]
     finite = all(np.isfinite(tensor).all() for tensor in mlp.flat(trained[-1]))
     step = agreement.diverged_at(workload, split) if workload.learning_rate != agreement.RATE or not finite else None
     if step is not None:
-        case.val_accuracy = None
         raise WorkerFailed("diverged", f"diverged at step {step} (learning rate {workload.learning_rate:g})")
-    at_rate = {**place, "workload": agreement.at_agreement_rate(workload).model_dump(mode="json")}
-    after_epoch = trained[0]
-    if workload.learning_rate != agreement.RATE:
-        worker.ask("place", **at_rate)
-        worker.ask("run", steps=workload.steps)
-        after_epoch = fetched()
-    worker.ask("place", **at_rate)
-    worker.ask("run", steps=agreement.STEPS)
-    precision = case.facts.get("settings", {}).get("matmul_precision", "float32")
-    case.agreement = agreement.compare(fetched(), after_epoch, workload, split, precision)
-    if case.agreement.disagreement:
-        raise WorkerFailed("disagrees", case.agreement.disagreement)
+    if len(split.y_val):
+        case.val_accuracy = [mlp.accuracy(p, split.x_val, split.y_val) for p in trained]
 
 
 def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], None]) -> int:
