@@ -16,7 +16,7 @@ from overhead.profiles.text import show, show_difference
 
 
 @click.command(
-    epilog="Examples:  overhead profile run1.sqlite  ·  overhead profile before.sqlite after.sqlite  ·  "
+    epilog="Example: overhead profile run1.sqlite  ·  overhead profile before.sqlite after.sqlite  ·  "
     "overhead profile --capture --loop keras-fit --device gpu"
 )
 @click.argument("files", metavar="[FILE [FILE]]", nargs=-1, type=click.Path(path_type=Path))
