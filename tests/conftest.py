@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+
 import hypothesis
 import pytest
 
 from overhead import data
 from overhead.data import Split
 from overhead.workload import Workload
+
+# A test run that was started in the background ignores Ctrl-C, and so would the commands that the tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A shared machine may stall for longer than any deadline; no test judges by absolute time.
 hypothesis.settings.register_profile("no deadline", deadline=None)

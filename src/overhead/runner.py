@@ -26,6 +26,7 @@ from overhead.workload import Workload
 TURN_S = 0.03  # a turn lasts at least this long
 LONGEST_SAMPLE_S = 2.0  # loops that are called step by step sample a part of a longer epoch
 LEAST_WAIT_S, LEAST_WAIT = 0.005, 0.1  # of a fetch after a run; the second as a share of the run
+LONGEST_WAKING_S = 0.5  # a longer sample needs no other before it to wake caches and pools
 DISPATCH_STEPS = 8  # a launch queue is finite: dispatch is measured with few steps
 
 
@@ -45,8 +46,8 @@ class Preset(NamedTuple):
 
 PRESETS = {
     "quick": Preset("quick", 0.10, 12.0, 1, (5, 15)),
-    "workshop": Preset("workshop", 0.05, 10.0, 3, (6, 30)),
-    "full": Preset("full", 0.02, 15.0, 5, (6, 30)),
+    "workshop": Preset("workshop", 0.05, 10.0, 3, (5, 30)),
+    "full": Preset("full", 0.02, 15.0, 5, (5, 30)),
 }
 FLOOR_PROCESSES = 3  # the floor is the best of at least this many fresh processes
 
@@ -77,7 +78,7 @@ class Turn(NamedTuple):
     case: Case
     process: int
     steps: int  # training steps of one sample on the wall clock
-    few: int  # … and on the dispatch clock
+    few: int  # … and on the dispatch clock; 0 where a sample gives both
     repeats: int
 
 
@@ -329,6 +330,8 @@ def _prepare(worker: Worker, case: Case, process: int, split: Split, place: dict
     if warm["busy_threads"] is not None:
         case.facts["busy_threads"] = warm["busy_threads"]
     few = -(-min(DISPATCH_STEPS, workload.steps) // per_call) * per_call
+    if few >= steps and seconds > LONGEST_WAKING_S:
+        few = 0
     return Turn(worker, case, process, steps, few, max(1, min(50, round(TURN_S / max(seconds, 1e-6)))))
 
 
@@ -422,10 +425,13 @@ def _own_seconds(ready: list[Turn]) -> float:
 def time_epochs(turn: Turn, round_: int) -> None:
     """A short run that wakes caches and pools and gives the dispatch clock, then the wall clock."""
     worker, case, process, steps, few, repeats = turn
-    woken = worker.ask("run", steps=few)
-    case.keep("dispatch", few, process, round_, woken["dispatch_ns"])
+    if few:
+        woken = worker.ask("run", steps=few)
+        case.keep("dispatch", few, process, round_, woken["dispatch_ns"])
     answer = worker.ask("run", steps=steps, repeats=repeats)
     case.keep("wall", steps, process, round_, answer["wall_ns"])
+    if not few:
+        case.keep("dispatch", steps, process, round_, answer["dispatch_ns"])
 
 
 def time_ops(turn: Turn, round_: int, steps: int = 50) -> None:
