@@ -82,6 +82,37 @@ def test_what_learns_something_else_disagrees(change, tiny_workload, tiny_data):
     assert f"after {STEPS} steps exceeds 1e-05 (norm-wise)" in found.disagreement
 
 
+@pytest.mark.parametrize("side", [1, -1])
+def test_a_relu_that_rounding_decides_may_fall_either_way(side):
+    w = Workload(layers=(4, 3, 2), images=64, batch_size=32)
+    rng = np.random.default_rng(1)
+    x = rng.random((64, 4), np.float32)
+    y = rng.integers(0, 2, 64).astype(np.int32)
+    start = mlp.init(w)
+    unit, image = start[0].w[:, 0].astype(np.float64), x[0].astype(np.float64)
+    # the last input puts the first unit a hundred millionth above or below zero for the first image
+    unit[3] = (side * 1e-8 - image[:3] @ unit[:3]) / image[3]
+    params = (Layer(np.column_stack([unit, start[0].w[:, 1:]]), start[0].b), start[1])
+
+    _, plain = mlp.gradients(params, x.astype(np.float64), y)
+    _, other = mlp.gradients(params, x.astype(np.float64), y, doubt=side * agreement.ROUNDING)
+    _, same = mlp.gradients(params, x.astype(np.float64), y, doubt=-side * agreement.ROUNDING)
+
+    assert mlp.relative_error(same, plain) == 0
+    assert not np.allclose(other[0].w[:, 0], plain[0].w[:, 0], rtol=1e-3)
+    assert np.array_equal(other[0].w[:, 1:], plain[0].w[:, 1:])
+
+
+def test_the_tolerance_grows_by_what_rounding_decides(monkeypatch, tiny_workload, tiny_data):
+    after = trained(tiny_workload, tiny_data, STEPS)
+    sure = compare(after, after, tiny_workload, tiny_data)
+    reference = agreement.reference(tiny_workload, tiny_data)
+    monkeypatch.setattr(agreement, "reference", lambda *_: reference._replace(undecided=1e-4))
+
+    assert sure.tolerance == TOLERANCES["float32"] + reference.undecided
+    assert compare(after, after, tiny_workload, tiny_data).tolerance == TOLERANCES["float32"] + 1e-4
+
+
 def test_the_epoch_is_compared_too(tiny_workload, tiny_data):
     after = trained(tiny_workload, tiny_data, STEPS)
     found = compare(after, mlp.init(tiny_workload), tiny_workload, tiny_data)  # a program that trained nothing
@@ -134,7 +165,16 @@ def test_a_slow_spike_is_no_divergence():
     assert diverged_step([1.0] * 99 + [50.0], 10) is None
 
 
-@pytest.mark.parametrize(("rate", "diverges"), [(0.1, False), (0.5, False), (1e4, True), (1e30, True)])
+def test_a_loss_that_stays_where_it_began_is_no_divergence():
+    high = [1.2 * LIMIT] * 20  # He's start may lie above the constant prediction's loss
+
+    assert diverged_step(high, 10, began=1.2 * LIMIT) is None
+    assert diverged_step([*high, 20 * LIMIT], 10, began=1.2 * LIMIT) == 20
+    assert diverged_step([*high, math.nan], 10, began=1.2 * LIMIT) == 20
+    assert diverged_step(high, 10) == 0  # where it began is not known
+
+
+@pytest.mark.parametrize(("rate", "diverges"), [(1e-7, False), (0.1, False), (0.5, False), (1e4, True), (1e30, True)])
 def test_rates_that_diverge_are_found(rate, diverges, tiny_data):
     w = Workload(images=200, epochs=2, learning_rate=rate)
     step = diverged_at(w, tiny_data)

@@ -16,6 +16,7 @@ from overhead.workload import Workload
 STEPS = 20
 RATE = 0.1  # a larger rate magnifies rounding without any fault of the loop
 TOLERANCES = {"float32": 1e-5, "tf32": 1e-2}
+ROUNDING = 2.0**-23  # float32's
 # An epoch's many steps magnify rounding: at rate 0.1 and batch 32, changing the initial parameters by one part in a
 # million moves the loss after an epoch by up to 5e-3 in float64, since a hidden unit that is switched on or off by it
 # takes another path; at 0.01 by 2e-5. So the epoch is compared at a rate at which the tolerance means something.
@@ -27,6 +28,7 @@ class Reference(NamedTuple):
     """The float64 oracle's runs at the two rates of agreement."""
 
     params: Params  # after `STEPS` steps at `RATE`
+    undecided: float  # how far apart they get where float32 cannot tell whether a ReLU lets through: either is right
     epoch_loss: float  # mean training loss after the first epoch at the epoch's rate
 
 
@@ -61,12 +63,14 @@ def at_epoch_rate(workload: Workload) -> Workload:
 
 @lru_cache(maxsize=4)
 def _reference(workload: Workload, split: _Same) -> Reference:
-    def after(w: Workload, steps: int) -> Params:
-        *_, (_, params) = islice(mlp.reference_steps(mlp.init(w), split.of.x, split.of.y, w), steps)
+    def after(w: Workload, steps: int, doubt: float = 0.0) -> Params:
+        *_, (_, params) = islice(mlp.reference_steps(mlp.init(w), split.of.x, split.of.y, w, doubt), steps)
         return params
 
-    epoch = after(at_epoch_rate(workload), workload.steps)
-    return Reference(after(at_agreement_rate(workload), STEPS), mlp.loss(epoch, split.of.x, split.of.y))
+    epoch, rate = after(at_epoch_rate(workload), workload.steps), at_agreement_rate(workload)
+    params = after(rate, STEPS)
+    either = [mlp.relative_error(after(rate, STEPS, doubt), params) for doubt in (-ROUNDING, ROUNDING)]
+    return Reference(params, max(either), mlp.loss(epoch, split.of.x, split.of.y))
 
 
 class _Same:
@@ -97,19 +101,22 @@ def compare(
     return Agreement(
         STEPS,
         mlp.relative_error(after_steps, expected.params),
-        TOLERANCES[precision],
+        TOLERANCES[precision] + expected.undecided,
         error if math.isfinite(error) else math.inf,
     )
 
 
-def diverged_step(losses: Sequence[float], classes: int) -> int | None:
+def diverged_step(losses: Sequence[float], classes: int, began: float = math.nan) -> int | None:
     """The step of one epoch at which it diverged, from its batch losses in nats; None when it did not.
 
     An epoch diverged when its mean loss is not finite or above ln(classes), the constant prediction's. The
     step is the first of the losses, not finite or above 10·ln(classes), that the epoch does not recover
-    from; else the epoch's first.
+    from; else the epoch's first. `began` is the first loss of the whole training: where no loss is half as
+    much again, the rate was too low to leave He's start, which may lie above ln(classes), and nothing diverged.
     """
     limit = math.log(classes)
+    if all(loss <= 1.5 * began for loss in losses):
+        return None
     # Divided before they are added: the sum of two finite losses may not be finite.
     if all(map(math.isfinite, losses)) and math.fsum(loss / len(losses) for loss in losses) <= limit:
         return None
@@ -122,9 +129,11 @@ def diverged_step(losses: Sequence[float], classes: int) -> int | None:
 def diverged_at(workload: Workload, split: Split) -> int | None:
     """The step, from 0 over all epochs, at which float64 training at the workload's rate diverges, or None."""
     steps = mlp.reference_steps(mlp.init(workload), split.x, split.y, workload)
+    began = math.nan
     for epoch in range(workload.epochs):
         losses = [value for value, _ in islice(steps, workload.steps)]
-        step = diverged_step(losses, workload.layers[-1])
+        began = losses[0] if epoch == 0 else began
+        step = diverged_step(losses, workload.layers[-1], began)
         if step is not None:
             return epoch * workload.steps + step
     return None

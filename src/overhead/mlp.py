@@ -67,14 +67,17 @@ def accuracy(params: Params, x: Array, y: Labels) -> float:
         return float((logits(params, x).argmax(axis=1) == y).mean())
 
 
-def gradients(params: Params, x: Array, y: Labels) -> tuple[float, Params]:
+def gradients(params: Params, x: Array, y: Labels, doubt: float = 0.0) -> tuple[float, Params]:
     """Mean loss of one batch and its gradient, in the dtype of `params`.
 
-    Softmax cross-entropy is differentiated as one: the gradient at the logits is (p - onehot(y)) / batch.
+    Softmax cross-entropy is differentiated as one: the gradient at the logits is (p - onehot(y)) / batch. A ReLU
+    lets gradients through above `doubt` times the magnitudes that its input is the sum of, instead of above zero.
     """
-    activations = [x]  # the input of each layer: (batch, inputs)
+    activations, through = [x], []  # the input of each layer: (batch, inputs); whether its ReLU let through
     for w, b in params[:-1]:
-        activations.append(np.maximum(activations[-1] @ w + b, 0))
+        z = activations[-1] @ w + b
+        through.append(z > (doubt * (np.abs(activations[-1]) @ np.abs(w) + np.abs(b)) if doubt else 0))
+        activations.append(np.maximum(z, 0))
     z = activations[-1] @ params[-1].w + params[-1].b  # (batch, classes)
     z -= z.max(axis=1, keepdims=True)
     rows = np.arange(len(y))
@@ -87,7 +90,7 @@ def gradients(params: Params, x: Array, y: Labels) -> tuple[float, Params]:
     for layer, inputs in zip(reversed(params), reversed(activations), strict=True):
         found.append(Layer(inputs.T @ d, d.sum(axis=0)))
         if inputs is not x:
-            d = (d @ layer.w.T) * (inputs > 0)
+            d = (d @ layer.w.T) * through.pop()
     return value, tuple(reversed(found))
 
 
@@ -98,16 +101,18 @@ def batches(x: Array, y: Labels, workload: Workload) -> Iterator[tuple[Array, La
         yield x[start:stop], y[start:stop]
 
 
-def reference_steps(params: Params, x: Array, y: Labels, workload: Workload) -> Iterator[tuple[float, Params]]:
+def reference_steps(
+    params: Params, x: Array, y: Labels, workload: Workload, doubt: float = 0.0
+) -> Iterator[tuple[float, Params]]:
     """The float64 oracle: training without end, one step at a time, wrapping round the epoch.
 
-    Yields the loss of the batch before its update and the parameters after it.
+    Yields the loss of the batch before its update and the parameters after it. `doubt`: as of `gradients`.
     """
     params = astype(params, np.float64)
     while True:
         for xb, yb in batches(x, y, workload):
             with np.errstate(all="ignore"):
-                value, found = gradients(params, xb.astype(np.float64), yb)
+                value, found = gradients(params, xb.astype(np.float64), yb, doubt)
                 params = tuple(
                     Layer(w - workload.learning_rate * dw, b - workload.learning_rate * db)
                     for (w, b), (dw, db) in zip(params, found, strict=True)

@@ -64,10 +64,13 @@ class Members(Contestant):
         start = time.perf_counter()
         losses = np.asarray(self.loop.losses(self.state), np.float64)  # (steps, models)
         accuracy, finite = self.loop.judge(self.state)
-        began = self.first = losses[0] if self.first is None else self.first
+        first = self.first
+        if first is None:  # a loop that tells an epoch's mean only does not know where it began
+            first = self.first = losses[0] if len(losses) > 1 else np.full(losses.shape[1], np.nan)
+        classes = self.workload.layers[-1]
         steps = [
-            None if barely_moved(of_one, first) else agreement.diverged_step(of_one.tolist(), self.workload.layers[-1])
-            for of_one, first in zip(losses.T, began, strict=True)
+            agreement.diverged_step(of_one.tolist(), classes, began)
+            for of_one, began in zip(losses.T, first, strict=True)
         ]
         last = self.workload.steps - 1  # the last update is seen in the parameters only
         return {
@@ -83,15 +86,6 @@ class Members(Contestant):
     def memory(self) -> dict[str, Any]:
         """Peak and present resident memory of this process alone, bytes."""
         return {**super().memory(), "peak_rss_bytes": peak_rss_bytes()}
-
-
-def barely_moved(losses: NDArray[np.float64], first: float) -> bool:
-    """Whether a model's loss never rose much above where it began.
-
-    A rate that is too low stays above ln(classes), where He's initialisation puts it; that is not divergence.
-    A loop that tells the mean of an epoch only cannot know.
-    """
-    return len(losses) > 1 and bool((losses <= 1.5 * first).all())
 
 
 if __name__ == "__main__":
