@@ -185,6 +185,21 @@ def test_a_worker_that_hangs_is_ended_at_the_limit(small):
     assert time.monotonic() - begun < runner.START_LIMIT_S
 
 
+def test_only_the_floors_that_may_be_the_fastest_go_on(small):
+    seconds = {0: 0.020, 1: 0.021, 2: 0.030}  # by process; the last is more than a tenth behind
+    preset = TINY._replace(target=1e-9, rounds=(2, 5))
+
+    def made_up(turn: Turn, round_: int) -> None:
+        slower = (1.0 if turn.case.contestant.is_floor else 100.0) * (1 + 0.01 * round_)
+        turn.case.keep("wall", turn.steps, turn.process, round_, [round(slower * seconds[turn.process] * 1e9)])
+
+    who = [Contestant("floor-numpy", "cpu", 1), contestant("Steady")]
+    floor, loop = time_cases(who, small[:1], Bench(preset, PROVENANCE), made_up)
+
+    assert {p: len(s) for p, s in floor.epochs_by_process().items()} == {0: 5, 1: 5, 2: runner.FLOOR_TRIALS}
+    assert len(loop.epochs_by_process()[0]) == 5  # a loop is never dropped, however slow
+
+
 @pytest.mark.skipif(not STOPPABLE or sys.platform != "linux", reason="needs SIGSTOP and /proc")
 def test_during_a_turn_everybody_else_is_stopped(small):
     running: list[list[str]] = []

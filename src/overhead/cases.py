@@ -55,11 +55,15 @@ class Case:
 
     def epochs(self) -> list[list[float]]:
         """Wall seconds per epoch, a list a process."""
+        return [seconds for _, seconds in sorted(self.epochs_by_process().items())]
+
+    def epochs_by_process(self) -> dict[int, list[float]]:
+        """Wall seconds per epoch, by number of the process."""
         found: dict[int, list[float]] = {}
         for (clock, steps, process), (_, values) in self.samples.items():
             if clock == "wall":
                 found.setdefault(process, []).extend(v * 1e-9 * self.workload.steps / steps for v in values)
-        return [found[p] for p in sorted(found)]
+        return found
 
     def record(self, provenance: dict[str, Any]) -> Record:
         """One record of the whole case: the wall and dispatch clocks, in seconds."""

@@ -26,7 +26,8 @@ from overhead.workload import Workload
 TURN_S = 0.03  # a turn lasts at least this long
 LONGEST_SAMPLE_S = 2.0  # loops that are called step by step sample a part of a longer epoch
 LEAST_WAIT_S, LEAST_WAIT = 0.005, 0.1  # of a fetch after a run; the second as a share of the run
-LONGEST_WAKING_S = 0.5  # a longer sample needs no other before it to wake caches and pools
+LONGEST_WAKING_S = 0.1  # a longer sample needs no other before it to wake caches and pools
+FLOOR_TRIALS, FLOOR_LEAD = 2, 1.1  # rounds after which a floor so much slower than the fastest has no more turns
 DISPATCH_STEPS = 8  # a launch queue is finite: dispatch is measured with few steps
 
 
@@ -154,18 +155,13 @@ Cases = dict[tuple[Contestant, Workload], Case]
 
 def _one_set(cases: Cases, bench: Bench, take_turn: Callable[[Turn, int], None], process: int, folder: Path) -> None:
     """One set of fresh processes, in as many waves as memory needs, through all workloads."""
-    copies = -(-FLOOR_PROCESSES // bench.preset.processes)
-    waiting = [
-        (contestant, process * copies + copy if contestant.is_floor else process)
-        for contestant in dict.fromkeys(who for (who, _), case in cases.items() if case.status == "ok")
-        for copy in range(copies if contestant.is_floor else 1)
-    ]
+    waiting = lineup([who for (who, _), case in cases.items() if case.status == "ok"], bench.preset, process)
     workloads = list(dict.fromkeys(workload for _, workload in cases))
     while waiting:
-        workers, waiting = _start(waiting, cases, workloads, bench)
+        workers, waiting = start(waiting, cases, workloads, bench)
         try:
             for workload in workloads:
-                _one_workload(workers, workload, cases, bench, take_turn, folder)
+                go_round(workers, workload, cases, bench, take_turn, folder)
         except BaseException:  # Ctrl-C: nobody waits for a command that may last minutes
             for worker, _ in workers:
                 worker.kill()
@@ -174,7 +170,17 @@ def _one_set(cases: Cases, bench: Bench, take_turn: Callable[[Turn, int], None],
             worker.close()
 
 
-def _start(
+def lineup(contestants: Sequence[Contestant], preset: Preset, process: int) -> list[tuple[Contestant, int]]:
+    """Who has a process in set number `process`, and the process's number; floors have several."""
+    copies = -(-FLOOR_PROCESSES // preset.processes)
+    return [
+        (contestant, process * copies + copy if contestant.is_floor else process)
+        for contestant in dict.fromkeys(contestants)
+        for copy in range(copies if contestant.is_floor else 1)
+    ]
+
+
+def start(
     waiting: list[tuple[Contestant, int]], cases: Cases, workloads: list[Workload], bench: Bench
 ) -> tuple[list[tuple[Worker, int]], list[tuple[Contestant, int]]]:
     """Start as many workers as memory allows, a core's worth of imports at a time; the others wait."""
@@ -211,7 +217,7 @@ def _start(
     return started, waiting
 
 
-def _one_workload(
+def go_round(
     workers: list[tuple[Worker, int]],
     workload: Workload,
     cases: Cases,
@@ -383,7 +389,8 @@ def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], No
     disturbance = Disturbance()
     watch = _gpu_watch(any(turn.case.contestant.device == "gpu" for turn in ready))
     disturbance.start(_own_seconds(ready))
-    while done < preset.rounds[1] and (able := [turn for turn in ready if turn.case.status == "ok"]):
+    behind: set[Worker] = set()
+    while done < preset.rounds[1] and (able := [t for t in ready if t.case.status == "ok" and t.worker not in behind]):
         for turn in shuffle.sample(able, len(able)):
             try:
                 take_turn(turn, done)
@@ -393,9 +400,12 @@ def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], No
         if watch:
             watch.look()
         done += 1
+        if done == FLOOR_TRIALS:
+            behind = _behind(able)
+            able = [turn for turn in able if turn.worker not in behind]
         if done < preset.rounds[0]:
             continue
-        series = [epochs[-1:] for turn in able if turn.case.status == "ok" and (epochs := turn.case.epochs())]
+        series = [own for turn in able if turn.case.status == "ok" and (own := _own(turn))]
         if series and all(stats.reached(stats.median_interval(s), preset.target) for s in series):
             stopped = "target"
             break
@@ -406,7 +416,7 @@ def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], No
     if watch:
         watch.look(now=True)
     for turn in ready:
-        own = turn.case.epochs()[-1:]
+        own = _own(turn)
         why = "target" if own and stats.reached(stats.median_interval(own), preset.target) else stopped
         if turn.case.stopped in (None, "target"):  # of several processes, the one that was not done counts
             turn.case.stopped = why
@@ -416,6 +426,22 @@ def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], No
             turn.case.disturbed.update(watch.found())
             turn.case.facts["host_state"] = {**disturbance.facts, "gpu": watch.facts()}
     return done
+
+
+def _own(turn: Turn) -> list[list[float]]:
+    """Seconds per epoch of the process that has the turn."""
+    return [seconds for seconds in [turn.case.epochs_by_process().get(turn.process)] if seconds]
+
+
+def _behind(turns: list[Turn]) -> set[Worker]:
+    """Processes of the floor too slow to be it, since the fastest of a device is: they need no more turns."""
+    floors = [(turn, _own(turn)) for turn in turns if turn.case.contestant.is_floor and turn.case.status == "ok"]
+    medians = {turn.worker: stats.median_interval(own).median for turn, own in floors if own}
+    least: dict[str, float] = {}
+    for worker, median in medians.items():
+        device = worker.contestant.device
+        least[device] = min(median, least.get(device, median))
+    return {w for w, median in medians.items() if median > FLOOR_LEAD * least[w.contestant.device]}
 
 
 def _own_seconds(ready: list[Turn]) -> float:

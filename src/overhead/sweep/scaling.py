@@ -41,15 +41,10 @@ def _one_set(
     cases: dict[int, runner.Cases], workload: Workload, bench: runner.Bench, process: int, folder: Path
 ) -> None:
     """One set of fresh processes, in as many waves as memory needs, through all counts."""
-    copies = -(-runner.FLOOR_PROCESSES // bench.preset.processes)
     first = next(iter(cases.values()))
-    waiting = [
-        (contestant, process * copies + copy if contestant.is_floor else process)
-        for contestant, _ in first
-        for copy in range(copies if contestant.is_floor else 1)
-    ]
+    waiting = runner.lineup([contestant for contestant, _ in first], bench.preset, process)
     while waiting:
-        workers, waiting = runner._start(waiting, first, [workload], bench)
+        workers, waiting = runner.start(waiting, first, [workload], bench)
         for of_count in cases.values():  # what did not start is missing from every count
             for key, case in of_count.items():
                 if first[key].status != "ok" and case.status == "ok":
@@ -61,7 +56,7 @@ def _one_set(
                         worker.ask("models", count=count)
                         worker.pause()
                 bench.say(f"{count} models side by side")
-                runner._one_workload(workers, workload, of_count, bench, runner.time_epochs, folder)
+                runner.go_round(workers, workload, of_count, bench, runner.time_epochs, folder)
         except BaseException:
             for worker, _ in workers:
                 worker.kill()
