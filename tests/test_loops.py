@@ -234,6 +234,17 @@ def test_floors_learn_nothing(name: str) -> None:
         loop.fetch(state)
 
 
+def test_the_tuned_epoch_has_no_product_of_ynnpack(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, state = placed_or_skip("jax-epoch-tuned", "32-keep")
+    assert "dot" in loop.program(state)
+    assert "ynn_fusion" not in loop.program(state)
+    assert loop.settings(state)["xla_cpu_experimental_ynn_fusion_type"] == "none"
+
+    monkeypatch.setitem(sys.modules["overhead.loops.jax_"].WITHOUT_YNNPACK, "xla_no_such_option", "")
+    with pytest.raises(Declined, match="no option xla_cpu_experimental_ynn_fusion_type, xla_no_such_option"):
+        loop.place(*inputs("32-keep"), CASES["32-keep"])
+
+
 def test_unknown_loops_and_devices_are_declined() -> None:
     with pytest.raises(Declined, match=r"loop must be one of numpy, .*got 'nympy'"):
         make("nympy")

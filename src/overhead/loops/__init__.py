@@ -37,6 +37,9 @@ LOOPS: dict[str, LoopInfo] = {
     "jax-op-by-op": LoopInfo("jax_", "JaxOpByOpLoop", "jax", _BOTH, "JAX without jit, one call an operator"),
     "jax-step": LoopInfo("jax_", "JaxStepLoop", "jax", _BOTH, "one compiled step, called once a batch"),
     "jax-epoch": LoopInfo("jax_", "JaxEpochLoop", "jax", _BOTH, "the whole epoch in one compiled call"),
+    "jax-epoch-tuned": LoopInfo(
+        "jax_", "JaxEpochTunedLoop", "jax", _CPU, "the same, with the compiler option that helps on the CPU"
+    ),
     "keras-fit": LoopInfo(
         "keras_", "KerasFitLoop", "tensorflow", _BOTH, "Keras defaults, training only",
         (("KERAS_BACKEND", "tensorflow"),),

@@ -55,6 +55,17 @@ def jitted_epoch(params: Any, x: Array, y: Array, tail: Any, lr: Array) -> Any:
     return params if tail is None else step(params, tail[0], tail[1], lr)
 
 
+# XLA's CPU compiler gives float32 products to YNNPACK; without it they go to Eigen, as in a scan's floor.
+WITHOUT_YNNPACK = {"xla_cpu_experimental_ynn_fusion_type": ""}
+
+
+@partial(jax.jit, donate_argnums=0, compiler_options=WITHOUT_YNNPACK)
+def tuned_epoch(params: Any, x: Array, y: Array, tail: Any, lr: Array) -> Any:
+    """`jitted_epoch` with the compiler option that helps on the CPU."""
+    params, _ = lax.scan(lambda p, xy: (step(p, xy[0], xy[1], lr), None), params, (x, y))
+    return params if tail is None else step(params, tail[0], tail[1], lr)
+
+
 def place_batches(device: str, params: Params, data: Split, workload: Workload, *, one_by_one: bool) -> State:
     """Copy the parameters and the images to the device: as one batched array, or as a list of batches."""
     where = jax.devices(device)[0]
@@ -213,9 +224,10 @@ class JaxStepLoop(JaxLoop):
         return jitted_step.lower(state.params, *state.batches[0], state.lr).compile().as_text() or ""
 
 
-@final
 class JaxEpochLoop(JaxLoop):
     """The whole epoch in one compiled call: a scan over data that was batched before the clock started."""
+
+    epoch = staticmethod(jitted_epoch)
 
     def place(self, params: Params, data: Split, workload: Workload) -> State:
         return place_batches(self.device, params, data, workload, one_by_one=False)
@@ -226,7 +238,7 @@ class JaxEpochLoop(JaxLoop):
         epoch = whole + (state.tail is not None)
         while steps:
             if at == 0 and steps >= epoch:
-                params = jitted_epoch(params, state.x, state.y, state.tail, lr)
+                params = self.epoch(params, state.x, state.y, state.tail, lr)
                 steps -= epoch
             else:  # what is left over, step by step
                 x, y = (state.x[at], state.y[at]) if at < whole else state.tail
@@ -238,10 +250,27 @@ class JaxEpochLoop(JaxLoop):
         return workload.steps
 
     def compilations(self) -> int:
-        return programs(jitted_epoch)
+        return programs(self.epoch)
 
     def program(self, state: State) -> str:
-        return jitted_epoch.lower(state.params, state.x, state.y, state.tail, state.lr).compile().as_text() or ""
+        return self.epoch.lower(state.params, state.x, state.y, state.tail, state.lr).compile().as_text() or ""
+
+
+@final
+class JaxEpochTunedLoop(JaxEpochLoop):
+    """The whole epoch in one compiled call, with the compiler option that helps on the CPU."""
+
+    epoch = staticmethod(tuned_epoch)
+
+    def place(self, params: Params, data: Split, workload: Workload) -> State:
+        try:
+            jax.jit(lambda: 0, compiler_options=WITHOUT_YNNPACK).lower().compile()
+        except RuntimeError as error:  # what XLA raises for an option that it does not know
+            raise Declined(f"this jaxlib has no option {', '.join(WITHOUT_YNNPACK)}: {error}") from None
+        return super().place(params, data, workload)
+
+    def settings(self, state: State) -> dict[str, str]:
+        return {**super().settings(state), **{name: value or "none" for name, value in WITHOUT_YNNPACK.items()}}
 
 
 class FloorState(NamedTuple):

@@ -24,7 +24,7 @@ from overhead.workload import Workload
 AUTO = "auto"  # the preset's
 PER_IMAGE = "numpy-per-image"
 QUICK_LOOPS = ("numpy", PER_IMAGE, "keras-fit", "keras-fit-validated", "jax-step", "jax-epoch")
-MORE_LOOPS = ("keras-fit-tuned", "keras-jax-fit", "tf-step", "tf-epoch", "numpy-preallocated")
+MORE_LOOPS = ("jax-epoch-tuned", "keras-fit-tuned", "keras-jax-fit", "tf-step", "tf-epoch", "numpy-preallocated")
 
 
 class Axes(NamedTuple):

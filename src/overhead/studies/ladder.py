@@ -39,6 +39,7 @@ RUNGS = (
     Rung("jax-op-by-op", None, "nothing: one dispatch an operator"),
     Rung("jax-step", "jax-op-by-op", "all dispatches but one a step, and arrays between operators"),
     Rung("jax-epoch", "jax-step", "all dispatches but one an epoch"),
+    Rung("jax-epoch-tuned", "jax-epoch", "YNNPACK, which XLA's CPU compiler prefers for products"),
     Rung("numpy-per-image", None, "nothing: Python calls for every image"),
     Rung("numpy", "numpy-per-image", "Python calls an image; the weights are reused by the whole batch"),
     Rung("numpy-preallocated", "numpy", "allocation, and the page faults of fresh memory"),
