@@ -263,4 +263,4 @@ class FlopBound(Study, frozen=True, strict=True, extra="forbid"):
         return pages.Html(tables.as_html(frame, self._caption(records)))
 
     def _caption(self, records: Sequence[Record]) -> str:
-        return f"Batch size {self.batch_size} for ops, 32 for probes. " + pages.caption(records, self.settings)
+        return "Probes at batch size 32. " + pages.caption(records, self.settings)

@@ -245,11 +245,7 @@ class PerOp(Study, frozen=True, strict=True, extra="forbid"):
     def _caption(self, records: Sequence[Record]) -> str:
         timed = next((r for r in records if r.status == "ok" and r.op in STEP_OPS), None)
         steps = sum(len(samples) for samples in timed.processes("op")) if timed else 0
-        threads = timed.threads if timed else "no"
-        return (
-            f"Batch size {self.batch_size}, {threads} threads, n = {steps:,} steps a backend in turns of "
-            f"{STEPS_A_TURN}. " + pages.caption(records, self.settings)
-        )
+        return f"n = {steps:,} steps a backend in turns of {STEPS_A_TURN}. " + pages.caption(records, self.settings)
 
 
 def difference_interval(differences: Iterable[float], level: float = 0.95) -> Interval:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BeforeValidator, Field
 
-from overhead import bounds, calibration, figures, host, probing, runner, spin, stats, tables
+from overhead import bounds, calibration, figures, probing, runner, spin, stats, tables
 from overhead.contestant import Contestant, WorkerFailed
 from overhead.loops import LOOPS
 from overhead.records import Record
@@ -117,7 +117,7 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
                     "blocks": each["n"],
                 }
             )
-        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records)))
+        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings)))
 
     def frame_sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """What Keras adds to the same mathematics, and how many steps' dispatch fits into one of its steps."""
@@ -153,7 +153,7 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
 
     def budget_table(self, records: Sequence[Record]) -> pages.Html:
         """A row a term, then sum, step and residual; a column a loop: microseconds a step and the share of the step."""
-        return pages.Html(tables.as_html(budget.table(self.budgets(records)), self._caption(records)))
+        return pages.Html(tables.as_html(budget.table(self.budgets(records)), pages.caption(records, self.settings)))
 
     def terms(self) -> pages.Markdown:
         """How each term is measured."""
@@ -182,7 +182,7 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
                 "No GPU was watched on this host. On one, this table sets the driver's utilisation (the share of its "
                 "sample intervals in which any kernel ran) beside the share of peak that the step achieves."
             )
-        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records)))
+        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings)))
 
     # --- dispatch by cause --------------------------------------------------------------------------------------
 
@@ -244,17 +244,11 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
                     "rounds": s.n,
                 }
             )
-        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records)))
+        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings)))
 
     def spin_figure(self, records: Sequence[Record]) -> figures.Figure:
         """Milliseconds that an epoch gains against the wait at each dispatch, a panel a loop; expected: dashed."""
         return budget.spin_figure(self.spin_frame(records))
-
-    def _caption(self, records: Sequence[Record]) -> str:
-        threads = max((r.threads or 0 for r in records), default=host.cores_allowed())
-        return f"Batch size {self.batch_size}, {threads} threads unless a row says otherwise. " + pages.caption(
-            records, self.settings
-        )
 
 
 def _per_step(record: Record, what: str) -> np.ndarray:
