@@ -76,7 +76,7 @@ def gradients(params: Params, x: Array, y: Labels, doubt: float = 0.0) -> tuple[
     activations, through = [x], []  # the input of each layer: (batch, inputs); whether its ReLU let through
     for w, b in params[:-1]:
         z = activations[-1] @ w + b
-        through.append(z > (doubt * (np.abs(activations[-1]) @ np.abs(w) + np.abs(b)) if doubt else 0))
+        through.append(z > (doubt * magnitudes(activations[-1], w) if doubt else 0))
         activations.append(np.maximum(z, 0))
     z = activations[-1] @ params[-1].w + params[-1].b  # (batch, classes)
     z -= z.max(axis=1, keepdims=True)
@@ -92,6 +92,11 @@ def gradients(params: Params, x: Array, y: Labels, doubt: float = 0.0) -> tuple[
         if inputs is not x:
             d = (d @ layer.w.T) * through.pop()
     return value, tuple(reversed(found))
+
+
+def magnitudes(x: Array, w: Array) -> Array:
+    """Sums of the magnitudes that the product adds up, (batch, outputs) float32. `x`: (batch, inputs)."""
+    return np.abs(x, dtype=np.float32, casting="same_kind") @ np.abs(w, dtype=np.float32, casting="same_kind")
 
 
 def batches(x: Array, y: Labels, workload: Workload) -> Iterator[tuple[Array, Labels]]:

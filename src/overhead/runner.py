@@ -7,6 +7,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,10 +25,11 @@ from overhead.worker import save_split
 from overhead.workload import Workload
 
 TURN_S = 0.03  # a turn lasts at least this long
-LONGEST_SAMPLE_S = 2.0  # loops that are called step by step sample a part of a longer epoch
+LONGEST_SAMPLE_S = 1.0  # loops that are called step by step sample a part of a longer epoch
 LEAST_WAIT_S, LEAST_WAIT = 0.005, 0.1  # of a fetch after a run; the second as a share of the run
 LONGEST_WAKING_S = 0.1  # a longer sample needs no other before it to wake caches and pools
 FLOOR_TRIALS, FLOOR_LEAD = 2, 1.1  # rounds after which a floor so much slower than the fastest has no more turns
+WARM_STEPS = 100  # where no epoch is trained to find out what is learnt
 DISPATCH_STEPS = 8  # a launch queue is finite: dispatch is measured with few steps
 
 
@@ -46,7 +48,7 @@ class Preset(NamedTuple):
 
 
 PRESETS = {
-    "quick": Preset("quick", 0.10, 12.0, 1, (5, 15)),
+    "quick": Preset("quick", 0.10, 8.0, 1, (5, 15)),
     "workshop": Preset("workshop", 0.05, 10.0, 3, (5, 30)),
     "full": Preset("full", 0.02, 15.0, 5, (5, 30)),
 }
@@ -94,6 +96,7 @@ class Bench(NamedTuple):
     limit_s: float = CALL_LIMIT_S  # of one command to a worker; a longer one is ended
     afterwards: Callable[[Worker, Case], None] | None = None  # asked of each worker once its rounds are over
     wanted: Callable[[Contestant, Workload], bool] = lambda contestant, workload: True  # cases that are timed
+    learns: bool = True  # whether an epoch at the workload's own rate is trained and its accuracy kept
 
 
 def run_cases(contestants: Sequence[Contestant], workloads: Sequence[Workload], bench: Bench) -> list[Record]:
@@ -235,18 +238,27 @@ def go_round(
     save_split(folder, split)
     np.savez(folder / "params.npz", *mlp.flat(mlp.init(workload)))
     ready: list[Turn] = []
-    for index, (worker, process) in enumerate(workers):
+
+    def prepare(index: int) -> None:
+        worker, process = workers[index]
         case = cases.get((worker.contestant, workload))
         if case is None or case.status != "ok":
-            continue
+            return
         try:
             if worker.faulted:
                 worker = _replaced(worker, bench)
                 workers[index] = worker, process
-            ready.append(_prepare(worker, case, process, split, place, folder))
+            ready.append(_prepare(worker, case, process, split, place, folder, bench.learns))
         except WorkerFailed as failure:
             case.fail(failure.status, failure.reason)
         worker.pause()
+
+    for index, (worker, _) in enumerate(workers):
+        if not worker.contestant.is_floor:
+            prepare(index)
+    # Nothing that a floor does before its rounds is kept, so that as many as there are cores may do it at once.
+    with ThreadPoolExecutor(host.cores_allowed()) as pool:
+        list(pool.map(prepare, [i for i, (worker, _) in enumerate(workers) if worker.contestant.is_floor]))
     rounds = _rounds(ready, bench, take_turn)
     for worker, case, *_ in ready:
         if case.status == "ok":
@@ -291,9 +303,12 @@ def _threads_used(case: Case, busy: int | None, bench: Bench) -> None:
         )
 
 
-def _prepare(worker: Worker, case: Case, process: int, split: Split, place: dict[str, Any], folder: Path) -> Turn:
+def _prepare(
+    worker: Worker, case: Case, process: int, split: Split, place: dict[str, Any], folder: Path, learns: bool
+) -> Turn:
     """The cold run, agreement with the reference, and a fresh placement with warm epochs at the workload's rate.
 
+    What is learnt at agreement's rate is known from the reference, so that `learns` may leave those epochs out.
     Raises `WorkerFailed` for a case that may not be timed.
     """
     workload = case.workload
@@ -321,22 +336,25 @@ def _prepare(worker: Worker, case: Case, process: int, split: Split, place: dict
         worker.ask("place", **at(agreement.at_agreement_rate(workload)))
         worker.ask("run", steps=agreement.STEPS)
         _agree(case, fetched(), after_epoch, split)
-    worker.ask("place", **place)
-    warm = worker.ask("run", steps=workload.steps)
+    per_call, steps = facts["steps_per_call"], workload.steps
+    learns = not case.contestant.is_floor and (learns or workload.learning_rate != agreement.RATE)
     if not case.contestant.is_floor:
+        worker.ask("place", **place)
+        steps = steps if learns else -(-min(WARM_STEPS, steps) // per_call) * per_call
+    warm = worker.ask("run", steps=steps)
+    if learns:
         if _must_wait(worker, case, out, warm["wall_ns"][0] * 1e-9, workload.steps):
             worker.ask("place", **place)
             worker.ask("run", steps=workload.steps)
         _learnt(worker, case, split, fetched)
-    per_call = facts["steps_per_call"]
-    seconds = warm["wall_ns"][0] * 1e-9
+    seconds = warm["wall_ns"][0] * 1e-9 * workload.steps / steps
     steps = workload.steps
     if per_call == 1 and seconds > LONGEST_SAMPLE_S:
         steps = max(1, int(steps * LONGEST_SAMPLE_S / seconds))
     if warm["busy_threads"] is not None:
         case.facts["busy_threads"] = warm["busy_threads"]
     few = -(-min(DISPATCH_STEPS, workload.steps) // per_call) * per_call
-    if few >= steps and seconds > LONGEST_WAKING_S:
+    if seconds > LONGEST_WAKING_S and (few >= steps or case.contestant.is_floor):
         few = 0
     return Turn(worker, case, process, steps, few, max(1, min(50, round(TURN_S / max(seconds, 1e-6)))))
 

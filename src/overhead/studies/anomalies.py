@@ -47,7 +47,7 @@ ARMS = (
     ),
     Arm(
         "arrays larger than the cache", "chunks of 512 images (numpy-chunked)",
-        Contestant("numpy-chunked"), "numpy", True, True,
+        Contestant("numpy-chunked"), "numpy", True, False,
     ),
     Arm(
         "threads that do not help", "one thread (keras-fit)",

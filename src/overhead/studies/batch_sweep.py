@@ -22,8 +22,9 @@ from overhead.studies.base import BatchSizes, Study, a_list
 from overhead.workload import Workload
 
 AUTO = "auto"  # the preset's
-PER_IMAGE = "numpy-per-image"
-QUICK_LOOPS = ("numpy", PER_IMAGE, "keras-fit", "keras-fit-validated", "jax-step", "jax-epoch")
+PER_IMAGE, VALIDATED = "numpy-per-image", "keras-fit-validated"
+QUICK_LOOPS = ("numpy", PER_IMAGE, "keras-fit", VALIDATED, "jax-step", "jax-epoch")
+QUICK_REMAINDER = ("numpy", "jax-epoch")  # with the other remainder policy
 MORE_LOOPS = ("jax-epoch-tuned", "keras-fit-tuned", "keras-jax-fit", "tf-step", "tf-epoch", "numpy-preallocated")
 
 
@@ -112,8 +113,11 @@ class BatchSweep(Study, frozen=True, strict=True, extra="forbid"):
             if contestant not in sweep:
                 return workload == (largest if arms[contestant].at_largest else smallest)
             if workload.remainder != self.remainder:
-                return not (contestant.is_floor or contestant.loop == PER_IMAGE)
+                brief = self.preset == "quick" and contestant.loop not in QUICK_REMAINDER
+                return not (contestant.is_floor or contestant.loop == PER_IMAGE or brief)
             # its work for an image does not know the batch size; quick has no minute for showing that
+            if self.preset == "quick" and contestant.loop == VALIDATED:
+                return workload in (smallest, largest)
             return self.preset != "quick" or contestant.loop != PER_IMAGE or workload == smallest
 
         asked = bench._replace(afterwards=anomalies.keep_page_faults, wanted=wanted)

@@ -60,7 +60,7 @@ class FlopBound(Study, frozen=True, strict=True, extra="forbid"):
         """The host's calibration, the product in every form, and the thirteen ops for the roofline."""
         found = calibration.for_study(self.host, self.usable_devices(), bench, results_folder(), self.asks())
         turns = bench._replace(
-            preset=bench.preset._replace(target=0.0, processes=1, rounds=(OPS_TURNS, OPS_TURNS)), afterwards=None
+            preset=bench.preset._replace(target=0.0, processes=1, rounds=(OPS_TURNS, OPS_TURNS)), learns=False
         )
         gpu = [Contestant("cupy", "gpu")] if "gpu" in self.usable_devices() else []
         cases = runner.time_cases(

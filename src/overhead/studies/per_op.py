@@ -47,7 +47,9 @@ class PerOp(Study, frozen=True, strict=True, extra="forbid"):
     def take(self, bench: runner.Bench) -> list[Record]:
         """`steps` steps in turns of 50, all samples kept."""
         turns = -(-self.steps // STEPS_A_TURN)
-        counted = bench._replace(preset=bench.preset._replace(target=0.0, processes=1, rounds=(turns, turns)))
+        counted = bench._replace(
+            preset=bench.preset._replace(target=0.0, processes=1, rounds=(turns, turns)), learns=False
+        )
         workload = Workload(batch_size=self.batch_size, learning_rate=self.learning_rate)
         cases = runner.time_cases(self.contestants(), [workload], counted, partial(runner.time_ops, steps=STEPS_A_TURN))
         return [record for case in cases for record in case.op_records(bench.provenance)]

@@ -57,6 +57,7 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
     def take(self, bench: runner.Bench) -> list[Record]:
         """The calibration, the budget's loops on the workload and on its twin, and the loops dispatched op by op."""
         found = calibration.for_study(self.host, self.usable_devices(), bench, results_folder())
+        bench = bench._replace(learns=False)
         timed = runner.time_cases(
             self.contestants(list(budget.TERMS)), [self.workload, self.twin], bench, self.budget_turn
         )
