@@ -42,6 +42,10 @@ ARMS = (
         Contestant("numpy", env=KEEP_MEMORY), "numpy", True, True,
     ),
     Arm(
+        "the same at the smallest batch", "malloc keeps large blocks (environment)",
+        Contestant("numpy", env=KEEP_MEMORY), "numpy", False, True,
+    ),
+    Arm(
         "the same, whatever the allocator", "arrays made beforehand (numpy-preallocated)",
         Contestant("numpy-preallocated"), "numpy", True, True,
     ),
@@ -169,20 +173,28 @@ def sentence(rows: Sequence[Record], arms: Sequence[Record]) -> Markdown:
         f"{size_of(best):,} (n = {ratio.n} pairs), {said[stats.verdict(ratio)]} on this host."
     )
     helping, idle = [], []
+    small = ""
     for arm, record, plain in pairs(rows, arms):
         times = tables.ratio(record, plain)
-        if arm.against == "numpy" and times:
+        if arm.against != "numpy" or not times:
+            continue
+        if not arm.at_largest:
+            small = (
+                f" At {size_of(record):,} an epoch takes {tables.interval(times)} times as long where malloc keeps "
+                f"large blocks: {_faults(plain)} page faults a step without, {_faults(record)} with it."
+            )
+        else:
             (helping if stats.verdict(times) == "faster" else idle).append((arm, times))
     if idle and not helping:
         return Markdown(
-            f"{text} None of the switches shortens the epoch there: {'; '.join(a.switch for a, _ in idle)}."
+            f"{text} None of the switches shortens the epoch there: {'; '.join(a.switch for a, _ in idle)}.{small}"
         )
     if helping:
         each = "; ".join(f"{arm.switch}: {tables.interval(times)} times the time" for arm, times in helping)
         text += f" What shortens the epoch there: {each}."
     if idle:
         text += f" What does not: {'; '.join(arm.switch for arm, _ in idle)}."
-    return Markdown(text)
+    return Markdown(text + small)
 
 
 def _images(record: Record) -> int:

@@ -106,12 +106,14 @@ class BatchSweep(Study, frozen=True, strict=True, extra="forbid"):
     def take(self, bench: runner.Bench) -> list[Record]:
         """The sweep with its interventions in one set of processes, then the time to a quality."""
         sweep = {contestant.resolved() for contestant in self.contestants()}
-        arms = {arm.contestant.resolved(): arm for arm in self.arms()}
+        arms: dict[Contestant, list[anomalies.Arm]] = {}
+        for arm in self.arms():
+            arms.setdefault(arm.contestant.resolved(), []).append(arm)
         smallest, largest = self.workload(self.sizes()[0]), self.workload(self.sizes()[-1])
 
         def wanted(contestant: Contestant, workload: Workload) -> bool:
             if contestant not in sweep:
-                return workload == (largest if arms[contestant].at_largest else smallest)
+                return workload in [largest if arm.at_largest else smallest for arm in arms[contestant]]
             if workload.remainder != self.remainder:
                 brief = self.preset == "quick" and contestant.loop not in QUICK_REMAINDER
                 return not (contestant.is_floor or contestant.loop == PER_IMAGE or brief)

@@ -243,7 +243,10 @@ def spin_figure(frame: pd.DataFrame) -> figures.Figure:
         for panel, row in zip(panels, frame.itertuples(), strict=False):
             x, y = row.points["spin_us"], (row.points["epoch_s"] - row.points["epoch_s"].iloc[0]) * 1e3
             scale, unit = (1e3, "ms") if x.max() > 1e3 else (1.0, "us")
-            panel.plot(x / scale, row.expected * (x - x.iloc[0]) / 1e3, ls="--", color=theme["faint"], lw=1.2)
+            free = max(0.0, row.hidden_us.median if row.asynchronous else 0.0)
+            expected = row.expected * np.maximum(0, x - x.iloc[0] - free) / 1e3
+            corner = sorted([*zip(x, expected, strict=True), (x.iloc[0] + free, 0.0)])
+            panel.plot(*(np.array(corner).T / [[scale], [1]]), ls="--", color=theme["faint"], lw=1.2)
             panel.plot(x / scale, y, "o-", color=figures.colour(row.backend, dark), ms=5)
             panel.set_title(
                 f"{row.backend}\nslope {tables.number(row.slope.median, 4)} of {row.expected:,}", fontsize=9

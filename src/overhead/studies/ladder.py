@@ -50,6 +50,9 @@ RUNGS = (
 )
 
 
+NOT_IN_QUICK = "keras-fit-validated"  # its epochs are the longest; chapter 5 has them
+
+
 def keep_census(worker: Worker, case: Case) -> None:
     """Count one step of a loop that was timed; a loop that cannot be counted keeps its times and says why."""
     if case.contestant.is_floor or "census" in case.facts:
@@ -68,11 +71,12 @@ class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
     batch_size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=TRAINING_IMAGES)] = 32
 
     def contestants(self) -> list[Contestant]:
-        """Every rung on every device of this host that it runs on, and the floors."""
+        """Every rung on every device of this host that it runs on, and the floors; quick begins at Keras's `fit`."""
         devices = self.usable_devices()
         rungs = [
             Contestant(rung.loop, device)
             for rung in RUNGS
+            if self.preset != "quick" or rung.loop != NOT_IN_QUICK
             for device in devices
             if device in LOOPS[rung.loop].devices and (device == "gpu" or not rung.loop.startswith("cupy"))
         ]
@@ -81,7 +85,8 @@ class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
     def take(self, bench: runner.Bench) -> list[Record]:
         """The rungs in interleaved rounds; once they are over, a census of each."""
         workload = Workload(batch_size=self.batch_size, learning_rate=self.learning_rate)
-        return runner.run_cases(self.contestants(), [workload], bench._replace(afterwards=keep_census))
+        asked = bench._replace(afterwards=keep_census, learns=self.preset != "quick")
+        return runner.run_cases(self.contestants(), [workload], asked)
 
     def host_card(self) -> pages.Html:
         """The host and the parameters of this page."""

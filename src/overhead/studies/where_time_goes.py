@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -88,7 +88,8 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
         point = spin.POINTS[LOOPS[loop].cls]
         steps = min(SPIN_STEPS.get(point, workload.steps), workload.steps)
         epochs = [process[0] for process in case.epochs()[-1:]]
-        longest = max([LONGEST_SPIN_NS, *(0.5e9 * epoch_s / spin.expected(loop, workload) for epoch_s in epochs)])
+        times = spin.OUTLASTS.get(LOOPS[loop].cls, 0.5)
+        longest = max([LONGEST_SPIN_NS, *(1e9 * times * epoch_s / spin.expected(loop, workload) for epoch_s in epochs)])
         for level in np.random.default_rng(round_).permutation(LEVELS):
             answer = worker.ask("spin", spin_ns=int(level * longest), steps=steps)
             if answer["dispatches"] * workload.steps != spin.expected(loop, workload) * steps:
@@ -188,10 +189,12 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
     # --- dispatch by cause --------------------------------------------------------------------------------------
 
     def spin_frame(self, records: Sequence[Record]) -> pd.DataFrame:
-        """One row a loop: backend, expected dispatches an epoch, slope (an Interval over rounds), and the points.
+        """One row a loop: backend, expected dispatches an epoch, slope and hidden_us (Intervals over rounds), points.
 
         `points` is a frame of level, spin_us (mean wait a dispatch) and epoch_s, medians over rounds. The slope of
-        a round is that of the least-squares line of its epoch's time against the time waited at a dispatch.
+        a round is that of the least-squares line of its epoch's time against the time waited at a dispatch; of loops
+        in `spin.OUTLASTS`, against the waits that outlast the work behind which shorter ones hide. `hidden_us` is
+        the wait at a dispatch at which that line leaves the epoch without waits.
         """
         rows = []
         for r in records:
@@ -199,13 +202,17 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
                 continue
             expected, steps = spin.expected(r.loop, self.workload), self.workload.steps
             x, y = _per_step(r, "spun") * steps / expected, _per_step(r, "spin") * steps  # seconds: a wait, an epoch
-            slopes = [float(np.polyfit(x[:, i], y[:, i], 1)[0]) for i in range(x.shape[1])]
+            lasting = slice(1 if LOOPS[r.loop].cls in spin.OUTLASTS else 0, None)
+            lines = [np.polyfit(x[lasting, i], y[lasting, i], 1) for i in range(x.shape[1])]
+            hidden = [1e6 * (y[0, i] - start) / slope for i, (slope, start) in enumerate(lines)]
             points = pd.DataFrame({"spin_us": np.median(x, axis=1) * 1e6, "epoch_s": np.median(y, axis=1)})
             rows.append(
                 {
                     "backend": f"{r.loop} ({r.device})",
                     "expected": expected,
-                    "slope": difference_interval(slopes),
+                    "slope": difference_interval(slope for slope, _ in lines),
+                    "hidden_us": difference_interval(hidden),
+                    "asynchronous": LOOPS[r.loop].cls in spin.OUTLASTS,
                     "points": points,
                 }
             )
@@ -225,9 +232,15 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
                 continue
             lines.append(
                 f"- **{row.backend}** makes {row.expected:,} dispatches an epoch and exposes {_count_of(slope)} of "
-                f"them ({share:.0%})."
+                f"them ({share:.0%})" + self._hidden(row)
             )
         return pages.Markdown("\n".join(lines) or "No loop could be spun on this host.")
+
+    def _hidden(self, row: Any) -> str:
+        """The end of a sentence: what a dispatch may last before it costs anything, where some of it hides."""
+        if not row.asynchronous:
+            return "."
+        return f" once they last longer than the work that they hide behind, {tables.interval(row.hidden_us)} us each."
 
     def spin_table(self, records: Sequence[Record]) -> pages.Html:
         """A row a loop: dispatches expected, slope with interval, their ratio."""
@@ -241,6 +254,7 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
                     "dispatches an epoch": f"{row.expected:,}",
                     "slope": _count_of(s),
                     "slope / dispatches": tables.with_interval(*of),
+                    "hidden at a dispatch, us": tables.interval(row.hidden_us),
                     "longest wait, us": f"{row.points['spin_us'].iloc[-1]:,.0f}",
                     "rounds": s.n,
                 }
