@@ -13,10 +13,11 @@ from typing import Any
 import nbformat
 import pytest
 
-from overhead import execute, host
+from overhead import execute, host, records
 from overhead.execute import NotebookFailed, is_complete, pair_fault
 from overhead.runner import measuring
 from overhead.studies.base import ParameterError
+from overhead.studies.batch_sweep import BatchSweep
 
 ROOT = Path(__file__).resolve().parents[1]
 STEM = "05-batch-sweep"
@@ -96,6 +97,39 @@ def test_the_pair_is_put_in_place_together(notebook, results, capfd):
     assert executed.metadata.papermill.input_path == f"notebooks/{STEM}.ipynb"
     assert executed.metadata.papermill.output_path == f"{STEM}.ipynb"
     assert capfd.readouterr() == ("", "")  # no bar and no warning where nobody watches
+
+
+@pytest.mark.slow
+def test_a_page_is_made_anew_from_its_records_with_the_parameters_that_it_had(notebook, results):
+    kept = "import os; print('kept', os.environ.get('OVERHEAD_KEPT'))"
+    run(results, notebook(WRITES, kept, LAST), batch_sizes=[64])
+    before = (results / "local" / f"{STEM}.jsonl").read_bytes()
+
+    path = execute.again(STEM, "local", results, notebook(WRITES, kept, LAST))
+
+    text = path.read_text()
+    assert "batch_sizes = [64]" in text
+    assert "kept 1" in text
+    assert (results / "local" / f"{STEM}.jsonl").read_bytes() == before
+    assert is_complete(results, "local", [STEM])
+
+
+def test_what_was_never_measured_has_no_page_to_make_anew(results):
+    with pytest.raises(ParameterError, match="--from-records needs other/05-batch-sweep"):
+        execute.again(STEM, "other", results)
+
+
+def test_a_study_that_is_given_its_records_measures_nothing(results, tmp_path, monkeypatch):
+    staging = tmp_path / "staging"
+    staging.mkdir()
+    for name, value in (("KEPT", "1"), ("RESULTS", str(results)), ("STAGING", str(staging))):
+        monkeypatch.setenv(f"OVERHEAD_{name}", value)
+    monkeypatch.setattr(BatchSweep, "take", lambda *_: pytest.fail("measured"))
+
+    found = BatchSweep.checked().measure()
+
+    assert found == records.read(OLD)
+    assert records.read(staging / f"{STEM}.jsonl") == found
 
 
 @pytest.mark.slow

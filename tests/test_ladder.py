@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from overhead import host, stats
 from overhead.cases import Case
-from overhead.contestant import Contestant, WorkerFailed
+from overhead.contestant import TF32, Contestant, WorkerFailed
 from overhead.loops import LOOPS
 from overhead.records import Record, Samples, Timing
 from overhead.studies.base import ParameterError
@@ -54,7 +54,13 @@ def record(loop: str, seconds: float, device: str = "cpu", **more: Any) -> Recor
 
 
 CPU_HOST = [record(loop, s) for loop, s in SECONDS.items()] + [record("floor-numpy", 0.08)]
-GPU_HOST = CPU_HOST + [record(loop, s, "gpu") for loop, s in ON_GPU.items()]
+VARIED = [
+    record("jax-epoch", 0.1, "gpu", env={"XLA_FLAGS": "--xla_other=1 --xla_gpu_enable_command_buffer="}),
+    record("jax-epoch", 0.04, "gpu", env=dict(TF32)),
+]
+GPU_HOST = [
+    *CPU_HOST, *(record(loop, s, "gpu") for loop, s in ON_GPU.items()), *VARIED, record("floor-xla", 0.02, "gpu"),
+]  # fmt: skip
 MISSING = {"status": "declined", "reason": "tensorflow <is> not installed", "timing": None}
 
 
@@ -65,7 +71,27 @@ def test_every_rung_is_a_loop_and_stands_on_an_earlier_one():
         assert rung.below is None or rung.below in seen
         assert rung.removes.startswith("nothing") == (rung.below is None)
         seen.add(rung.loop)
-    assert len(seen) == len(RUNGS)
+    assert len({(rung.loop, rung.variant) for rung in RUNGS}) == len(RUNGS)
+
+
+def test_variants_of_a_loop_are_rows_of_their_own_on_a_gpu_alone(monkeypatch):
+    frame = OverheadLadder().frame(GPU_HOST).set_index(["loop", "device"])
+
+    assert frame.loc[("jax-epoch", "gpu"), "epoch"].median == pytest.approx(0.05, rel=0.1)
+    assert frame.loc[("jax-epoch, no command buffers", "gpu"), "gain"].median == pytest.approx(0.5, rel=0.05)
+    assert frame.loc[("jax-epoch, TF32", "gpu"), "gain"].median == pytest.approx(1.25, rel=0.05)
+    assert "no command buffers" not in OverheadLadder().sentence(GPU_HOST).text
+    monkeypatch.setattr(OverheadLadder, "usable_devices", lambda _: ["cpu", "gpu"])
+    varied = [c for c in OverheadLadder().contestants() if c.env]
+    assert {(c.loop, c.device) for c in varied} == {("jax-epoch", "gpu"), ("cupy", "gpu")}
+    assert sum(c.env == TF32 for c in varied) == 2
+
+
+def test_each_device_has_its_own_floor():
+    frame = OverheadLadder().frame(GPU_HOST).set_index(["loop", "device"])
+
+    assert frame.loc[("jax-epoch", "cpu"), "times_floor"].median == pytest.approx(0.1 / 0.08, rel=0.05)
+    assert frame.loc[("jax-epoch", "gpu"), "times_floor"].median == pytest.approx(0.05 / 0.02, rel=0.05)
 
 
 @pytest.mark.parametrize("records", [CPU_HOST, GPU_HOST], ids=["cpu host", "gpu host"])

@@ -118,6 +118,7 @@ def report(found: Sequence[Record]) -> dict[str, Any]:
     floor_rows = [
         {
             "batch_size": size,
+            "device": device,
             "threads": floor[0].threads,
             "epoch_s": floor[1].median,
             "low": floor[1].low,
@@ -125,7 +126,8 @@ def report(found: Sequence[Record]) -> dict[str, Any]:
             "library": floor[0].loop.removeprefix("floor-"),
         }
         for size in sizes
-        if (floor := tables.floor_of(found, size))
+        for device in ("cpu", "gpu")
+        if (floor := tables.floor_of(found, size, device))
     ]
     document = {"host": host.facts(), "rows": rows, "floors": floor_rows, "ratios": ratios(found, sizes)}
     return _json_able(document)
@@ -161,7 +163,9 @@ def ratios(found: Sequence[Record], sizes: Sequence[int]) -> list[dict[str, Any]
                 out.append(
                     {
                         "slower": slower.loop,
+                        "slower_device": slower.device,
                         "faster": faster.loop,
+                        "faster_device": faster.device,
                         "batch_size": size,
                         "ratio": {"median": ratio.median, "low": ratio.low, "high": ratio.high},
                         "verdict": stats.verdict(ratio),
@@ -184,7 +188,7 @@ def as_text(found: dict[str, Any]) -> str:
     for floor in found["floors"]:
         lines.append(
             f"floor at {floor['batch_size']}: {tables.with_interval(floor['epoch_s'], floor['low'], floor['high'])} "
-            f"s an epoch ({floor['library']}, {floor['threads']} threads)"
+            f"s an epoch ({floor['library']}, {floor['device']}, {floor['threads']} threads)"
         )
     ordered = sorted(found["rows"], key=lambda r: (r["batch_size"], (r["epoch_s"] or {"median": math.inf})["median"]))
     for row in ordered:

@@ -86,6 +86,9 @@ def cli() -> None:
     "--results", type=click.Path(path_type=Path), help="Results folder (default: OVERHEAD_RESULTS or ./results)."
 )
 @click.option("--if-missing", is_flag=True, help="Skip notebooks that this host already has.")
+@click.option(
+    "--from-records", is_flag=True, help="Measure nothing: make the pages anew from the records that are there."
+)
 def run(
     notebook: tuple[str, ...],
     host: str,
@@ -94,6 +97,7 @@ def run(
     parameters: tuple[tuple[str, str], ...],
     results: Path | None,
     if_missing: bool,
+    from_records: bool,
 ) -> None:
     """Execute NOTEBOOKs (default: all) on this host and keep what they measured.
 
@@ -113,6 +117,11 @@ def run(
         whose = stems[0] if len(stems) == 1 else "the notebooks"
         raise ParameterError(f"-p must be a parameter of {whose} ({', '.join(known)}), got {', '.join(unknown)}")
     folder = results or results_folder()
+    if from_records:
+        for stem in stems:
+            path = execute.again(stem, host, folder)
+            click.echo(f"{stem}: {path.parent.name}/{path.name}, from its records", err=True)
+        return
     chosen = {stem: {k: v for k, v in shared.items() if k in study(stem).model_fields} for stem in stems}
     for stem in stems:
         execute.check(stem, chosen[stem], folder)

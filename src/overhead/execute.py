@@ -43,6 +43,20 @@ def run(stem: str, parameters: Mapping[str, Any], results: Path, notebooks: Path
     return folder / f"{stem}.ipynb"
 
 
+def again(stem: str, host: str, results: Path, notebooks: Path | None = None) -> Path:
+    """Execute a notebook anew on the records that `host` has, with the parameters that it had; measures nothing.
+
+    For a page whose words or tables changed. Raises as `run` does, and `ParameterError` where nothing was measured.
+    """
+    find(stem, notebooks)
+    if not is_complete(results, host, [stem]):
+        raise ParameterError(f"--from-records needs {host}/{stem} as a run left it under the results folder")
+    executed = json.loads((results / host / f"{stem}.ipynb").read_text())
+    parameters = executed["metadata"]["papermill"]["parameters"]
+    with _environment(OVERHEAD_KEPT="1"):
+        return run(stem, parameters, results, notebooks)
+
+
 def check(stem: str, parameters: Mapping[str, Any], results: Path) -> Path:
     """The folder, made if need be, that a run with these parameters writes to.
 

@@ -107,30 +107,33 @@ def label_ends(axes: Axes, ends: list[tuple[float, float, str, str]], height: fl
 
 
 def against_batch_size(frame: pd.DataFrame, floor: pd.DataFrame, value: str, unit: str, alt: str) -> Figure:
-    """Log-log lines of `value` against batch size with 95 % intervals, one line a loop, the floor dashed.
+    """Log-log lines of `value` against batch size with 95 % intervals, one line a loop and device, floors dashed.
 
-    `frame` as of `tables.epochs_frame` with only the rows to draw; `floor` has batch_size and epoch_s.
+    `frame` as of `tables.epochs_frame` with only the rows to draw; `floor` has batch_size, device and epoch_s. Lines
+    of a GPU are dotted where a CPU's are drawn too.
     """
     loops = list(dict.fromkeys(frame["loop"]))
+    several = frame["device"].nunique() > 1
     sizes = sorted(int(size) for size in frame["batch_size"].unique())
 
     def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
         axes = canvas.subplots()
         axes.set(xscale="log", yscale="log", xlabel="batch size (images per step)", ylabel=unit)
         ends = []
-        for loop in loops:
-            rows = frame[frame["loop"] == loop].sort_values("batch_size")
-            ink = colour(loop, dark)
+        for (loop, device), rows in frame.sort_values("batch_size").groupby(["loop", "device"], sort=False):
+            ink = colour(str(loop), dark)
             errors = [rows[value] - rows["low_s"], rows["high_s"] - rows[value]]
             axes.errorbar(
-                rows["batch_size"], rows[value], yerr=errors, color=ink, marker=marker(loop, loops),
-                markersize=5, capsize=3, lw=1.4,
+                rows["batch_size"], rows[value], yerr=errors, color=ink, marker=marker(str(loop), loops),
+                ls=":" if several and device == "gpu" else "-", markersize=5, capsize=3, lw=1.4,
             )  # fmt: skip
-            ends.append((rows["batch_size"].iloc[-1], rows[value].iloc[-1], loop, ink))
-        if len(floor):
-            ink = colour("floor", dark)
-            axes.plot(floor["batch_size"], floor["epoch_s"], ls="--", color=ink, lw=1.4)
-            ends.append((floor["batch_size"].iloc[-1], floor["epoch_s"].iloc[-1], "floor (products)", ink))
+            label = f"{loop} ({device})" if several else str(loop)
+            ends.append((rows["batch_size"].iloc[-1], rows[value].iloc[-1], label, ink))
+        ink = colour("floor", dark)
+        for device, rows in floor.groupby("device") if len(floor) else ():
+            axes.plot(rows["batch_size"], rows["epoch_s"], ls="--", color=ink, lw=1.4)
+            label = f"floor, {device} (products)" if several else "floor (products)"
+            ends.append((rows["batch_size"].iloc[-1], rows["epoch_s"].iloc[-1], label, ink))
         plain_ticks(axes.xaxis, sizes)
         plain_ticks(axes.yaxis)
         axes.margins(y=0.08)
@@ -198,10 +201,10 @@ def dots(
     return Figure(draw, alt, height=max(2.2, 1.2 + 0.42 * len(names)))
 
 
-def ladder(rungs: list[tuple[str, str, Any, bool]], floor_s: float | None, unit: str, alt: str) -> Figure:
-    """Seconds per epoch, a bar a rung from top to bottom, families set apart, the floor as a dashed line.
+def ladder(rungs: list[tuple[str, str, Any, bool]], floors: dict[str, float], unit: str, alt: str) -> Figure:
+    """Seconds per epoch, a bar a rung from top to bottom, families set apart, each device's floor as a dashed line.
 
-    `rungs`: (loop, device, Interval in seconds, whether it is the first of its family).
+    `rungs`: (loop, device, Interval in seconds, whether it is the first of its family). `floors`: seconds by device.
     """
     places, at = [], 0.0
     for index, (_, _, _, first) in enumerate(rungs):
@@ -225,15 +228,16 @@ def ladder(rungs: list[tuple[str, str, Any, bool]], floor_s: float | None, unit:
         axes.set_yticks(places, names)
         axes.invert_yaxis()
         axes.set(xscale="log", xlabel=unit)
-        low = min([epoch.low for _, _, epoch, _ in rungs] + ([floor_s] if floor_s else []))
+        low = min([epoch.low for _, _, epoch, _ in rungs] + list(floors.values()))
         high = max(epoch.high for _, _, epoch, _ in rungs)
         axes.set_xlim(low / 2, high * 2.2)
         axes.grid(axis="y", visible=False)
         plain_ticks(axes.xaxis)
-        if floor_s:
+        for line, (device, floor_s) in enumerate(floors.items()):
             axes.axvline(floor_s, ls="--", color=colour("floor", dark), lw=1.4)
+            label = f"floor, {device} (products alone)" if len(floors) > 1 else "floor (products alone)"
             axes.annotate(
-                "floor (products alone)", (floor_s, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 4),
+                label, (floor_s, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 4 + 14 * line),
                 textcoords="offset points", ha="center", color=colour("floor", dark),
             )  # fmt: skip
 

@@ -19,14 +19,15 @@ NOT_MEASURED = "–"
 NUMBER = re.compile(r"–|[-+±<≥]?\d[\d,.]*(e[-+]?\d+)?( \[[^\]]*\])?( ?[%×]| [a-zA-Z]{1,6})?|inf|nan")
 
 
-def floor_of(records: Sequence[Record], batch_size: int) -> tuple[Record, Interval] | None:
-    """The floor at `batch_size`: over libraries and threads, the best process's seconds per epoch.
+def floor_of(records: Sequence[Record], batch_size: int, device: str) -> tuple[Record, Interval] | None:
+    """The floor of a device at `batch_size`: over libraries and threads, the best process's seconds per epoch.
 
     The record that holds it and its interval over that process's rounds; None when no floor was measured.
     """
     best: tuple[Record, Interval] | None = None
     for record in records:
-        if record.loop in FLOORS and record.status == "ok" and _batch_size(record) == batch_size:
+        here = record.device == device and _batch_size(record) == batch_size
+        if here and record.loop in FLOORS and record.status == "ok":
             for process in record.epochs():
                 interval = stats.median_interval([process])
                 if best is None or interval.median < best[1].median:
@@ -90,7 +91,7 @@ def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
             if dispatch:
                 per_step = [[v / s.steps for v in s.values_s] for s in dispatch]
                 row["dispatch_us"] = stats.median_interval(per_step).median * 1e6
-            ratio = times_floor(record, floor_of(records, row["batch_size"]))
+            ratio = times_floor(record, floor_of(records, row["batch_size"], record.device))
             if ratio:
                 row |= {
                     "times_floor": ratio.median,

@@ -77,8 +77,11 @@ def page_faults(pid: int) -> int | None:
 
 
 def keep_page_faults(worker: Worker, case: Case) -> None:
-    """Page faults a step of a NumPy loop, from an epoch and two more after the timing; the run itself falls out."""
-    if case.contestant.loop not in COUNTED or "page_faults" in case.facts:
+    """Page faults a step of a NumPy loop, from an epoch and two more after the timing; the run itself falls out.
+
+    A process's allocator decides early in its life whether it keeps large blocks, so that each process has its own.
+    """
+    if case.contestant.loop not in COUNTED:
         return
     steps, counts = case.workload.steps, []
     for n in (steps, 2 * steps):
@@ -88,7 +91,7 @@ def keep_page_faults(worker: Worker, case: Case) -> None:
         if before is None or after is None:
             return
         counts.append(after - before)
-    case.facts["page_faults"] = max(0, counts[1] - counts[0]) / steps
+    case.facts.setdefault("page_faults", []).append(max(0, counts[1] - counts[0]) / steps)
 
 
 def of(records: Sequence[Record]) -> list[Record]:
@@ -202,5 +205,12 @@ def _images(record: Record) -> int:
 
 
 def _faults(record: Record) -> str:
-    count = (record.model_extra or {}).get("page_faults")
-    return tables.NOT_MEASURED if count is None else f"{count:,.0f}"
+    """Those of a step: of the process that was asked, or from the fewest to the most over processes."""
+    counts = (record.model_extra or {}).get("page_faults")
+    if counts is None:
+        return tables.NOT_MEASURED
+    if not isinstance(counts, list):
+        several = len(record.epochs()) > 1
+        return f"{counts:,.0f}" + (" in the first process, not counted in others" if several else "")
+    least, most = f"{min(counts):,.0f}", f"{max(counts):,.0f}"
+    return least if least == most else f"{least} to {most}, by process"

@@ -139,14 +139,19 @@ class Study(BaseModel, frozen=True, strict=True, extra="forbid"):
         raise NotImplementedError
 
     def measure(self) -> list[Record]:
-        """Measure, and keep the records: in the staging folder of `overhead run`, else under the results folder."""
+        """Measure, and keep the records: in the staging folder of `overhead run`, else under the results folder.
+
+        With OVERHEAD_KEPT set (`overhead run --from-records`) the records that are there are read, and nothing measured.
+        """
         if staging := os.environ.get("OVERHEAD_STAGING"):
             folder = Path(staging)
         else:
             folder = results_folder() / self.host
             folder.mkdir(parents=True, exist_ok=True)  # fails before minutes are spent
-        bench = runner.Bench(self.settings, self.provenance(), print)
-        found = self.take(bench)
+        if os.environ.get("OVERHEAD_KEPT"):
+            found = records.read(results_folder() / self.host / f"{self.stem}.jsonl")
+        else:
+            found = self.take(runner.Bench(self.settings, self.provenance(), print))
         records.write(folder / f"{self.stem}.jsonl", found)
         records.write_text(folder / "host.json", json.dumps(host_facts(found), indent=1) + "\n")
         return records.read(folder / f"{self.stem}.jsonl")

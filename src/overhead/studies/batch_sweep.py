@@ -177,13 +177,17 @@ class BatchSweep(Study, frozen=True, strict=True, extra="forbid"):
         frame = tables.epochs_frame(records)
         timed = frame[frame["status"] == "ok"]
         best = [
-            {"batch_size": size, "epoch_s": found[1].median}
+            {"batch_size": size, "device": device, "epoch_s": found[1].median}
+            for device in timed["device"].unique()
             for size in sorted(timed["batch_size"].unique())
-            if (found := tables.floor_of(records, size))
+            if (found := tables.floor_of(records, size, device))
         ]
         alt = (
             "Seconds per epoch against batch size, one line a loop, both axes logarithmic, 95 % intervals: "
-            + "; ".join(f"{row.loop} at {row.batch_size}: {tables.number(row.epoch_s)} s" for row in timed.itertuples())
+            + "; ".join(
+                f"{row.loop} ({row.device}) at {row.batch_size}: {tables.number(row.epoch_s)} s"
+                for row in timed.itertuples()
+            )
         )
         return figures.against_batch_size(
             timed, pd.DataFrame(best), "epoch_s", "seconds per epoch (median, 95 % interval)", alt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -12,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from overhead import figures, runner, stats, tables
 from overhead.cases import Case
 from overhead.census import COUNTS
-from overhead.contestant import Contestant, Worker, WorkerFailed
+from overhead.contestant import TF32, Contestant, Worker, WorkerFailed
 from overhead.loops import LOOPS
 from overhead.records import Record
 from overhead.stats import Interval
@@ -28,7 +29,16 @@ class Rung(NamedTuple):
     loop: str
     below: str | None
     removes: str
+    variant: str = ""  # of the loop, by its environment; compared with the plain one
 
+
+# Variants of a loop on a GPU: what is set before its process imports anything.
+TF32_ON, NO_BUFFERS = "TF32", "no command buffers"
+BUFFERS_OFF = "--xla_gpu_enable_command_buffer="
+VARIANTS = {
+    TF32_ON: TF32,
+    NO_BUFFERS: (("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} {BUFFERS_OFF}".strip()),),
+}
 
 RUNGS = (
     Rung("keras-fit-validated", None, "nothing: fit() with a metric and validation, as the article timed it"),
@@ -40,17 +50,32 @@ RUNGS = (
     Rung("jax-step", "jax-op-by-op", "all dispatches but one a step, and arrays between operators"),
     Rung("jax-epoch", "jax-step", "all dispatches but one an epoch"),
     Rung("jax-epoch-tuned", "jax-epoch", "YNNPACK, which XLA's CPU compiler prefers for products"),
+    Rung("jax-epoch", "jax-epoch", "command buffers, so that each kernel is a launch again", NO_BUFFERS),
+    Rung("jax-epoch", "jax-epoch", "13 of 23 bits of each factor in the products", TF32_ON),
     Rung("numpy-per-image", None, "nothing: Python calls for every image"),
     Rung("numpy", "numpy-per-image", "Python calls an image; the weights are reused by the whole batch"),
     Rung("numpy-preallocated", "numpy", "allocation, and the page faults of fresh memory"),
     Rung("cupy-per-image", None, "nothing: kernel launches for every image"),
     Rung("cupy", "cupy-per-image", "launches an image; the weights are reused by the whole batch"),
+    Rung("cupy", "cupy", "13 of 23 bits of each factor in the products", TF32_ON),
     Rung("cupy-fused", "cupy", "a launch an elementwise operation"),
     Rung("cupy-graph", "cupy-fused", "all launches but one a step"),
 )
 
 
 NOT_IN_QUICK = "keras-fit-validated"  # its epochs are the longest; chapter 5 has them
+
+
+def variant(record: Record) -> str:
+    """Which of `VARIANTS` a record is of, by its environment; nothing for the plain loop."""
+    if BUFFERS_OFF in record.env.get("XLA_FLAGS", "").split():
+        return NO_BUFFERS
+    return TF32_ON if record.env.get("NVIDIA_TF32_OVERRIDE") == "1" else ""
+
+
+def label(record: Record) -> str:
+    """The rung's name: its loop, and the variant where it is one."""
+    return ", ".join(part for part in (record.loop, variant(record)) if part)
 
 
 def keep_census(worker: Worker, case: Case) -> None:
@@ -74,11 +99,12 @@ class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
         """Every rung on every device of this host that it runs on, and the floors; quick begins at Keras's `fit`."""
         devices = self.usable_devices()
         rungs = [
-            Contestant(rung.loop, device)
+            Contestant(rung.loop, device, env=VARIANTS.get(rung.variant, ()))
             for rung in RUNGS
             if self.preset != "quick" or rung.loop != NOT_IN_QUICK
             for device in devices
-            if device in LOOPS[rung.loop].devices and (device == "gpu" or not rung.loop.startswith("cupy"))
+            if device in LOOPS[rung.loop].devices
+            if device == "gpu" or not (rung.variant or rung.loop.startswith("cupy"))
         ]
         return rungs + floors(devices)
 
@@ -95,19 +121,20 @@ class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
     def frame(self, records: Sequence[Record]) -> pd.DataFrame:
         """One row a rung and device: seconds, the gain over the rung below, and the price of compiling.
 
-        Columns: loop, device, below, removes, status, reason, epoch (Interval, seconds), gain (Interval: seconds
+        Columns: loop, variant, device, below, removes, status, reason, epoch (Interval, seconds), gain (Interval: seconds
         below over seconds here), verdict, first_s, payback_epochs, times_floor (Interval).
         """
-        by_name = {(r.loop, r.device): r for r in records if r.loop in LOOPS}
-        floor = tables.floor_of(records, self.batch_size)
+        by_name = {(r.loop, r.device, variant(r)): r for r in records if r.loop in LOOPS}
+        floors = {device: tables.floor_of(records, self.batch_size, device) for device in ("cpu", "gpu")}
         rows: list[dict[str, Any]] = []
         for rung in RUNGS:
             for device in ("cpu", "gpu"):
-                record = by_name.get((rung.loop, device))
+                record = by_name.get((rung.loop, device, rung.variant))
                 if record is None:
                     continue
                 row: dict[str, Any] = {
-                    "loop": rung.loop,
+                    "loop": label(record),
+                    "variant": rung.variant,
                     "device": device,
                     "below": rung.below,
                     "removes": rung.removes,
@@ -117,10 +144,10 @@ class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
                     "gain": None,
                     "verdict": None,
                     "payback_epochs": None,
-                    "times_floor": tables.times_floor(record, floor),
+                    "times_floor": tables.times_floor(record, floors[device]),
                     "first_s": record.timing.first_s if record.timing else None,
                 }
-                below = by_name.get((rung.below, device)) if rung.below else None
+                below = by_name.get((rung.below, device, "")) if rung.below else None
                 if record.status == "ok":
                     row["epoch"] = stats.median_interval(record.epochs())
                     if below is not None and (gain := tables.ratio(below, record)):
@@ -136,19 +163,19 @@ class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
         """What this host's records say, in words."""
         frame = self.frame(records)
         climbed = frame[frame["gain"].notna()]
-        if climbed.empty:
+        if climbed[climbed["variant"] == ""].empty:
             return pages.Markdown("No two rungs could be timed on this host, so there is nothing to compare.")
-        best = max(climbed.itertuples(), key=lambda row: row.gain.median)
+        best = max(climbed[climbed["variant"] == ""].itertuples(), key=lambda row: row.gain.median)
         text = (
             f"The largest single gain at batch size {self.batch_size} ({best.device.upper()}) is from **{best.below}** "
             f"to **{best.loop}**: {tables.interval(best.gain)} times less time an epoch, by removing {best.removes}."
         )
-        useless = [f"{r.loop} over {r.below}" for r in climbed.itertuples() if r.verdict != "faster"]
+        useless = [f"{r.loop} over {r.below}" for r in climbed.itertuples() if r.verdict != "faster" and not r.variant]
         if useless:
             text += f" Rungs that do not help here: {', '.join(useless)}."
         ported, original = (frame[frame["loop"] == f"{name}-per-image"] for name in ("cupy", "numpy"))
         if len(ported) and len(original) and ported.iloc[0]["epoch"] and original.iloc[0]["epoch"]:
-            by_name = {r.loop: r for r in records}
+            by_name = {r.loop: r for r in records if not variant(r)}
             ratio = tables.ratio(by_name["cupy-per-image"], by_name["numpy-per-image"])
             assert ratio is not None
             text += (
@@ -161,13 +188,17 @@ class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
         """Seconds per epoch of every rung, in order, with the floor."""
         frame = self.frame(records)
         timed = frame[frame["epoch"].notna()]
-        floor = tables.floor_of(records, self.batch_size)
+        floors = {
+            device: found[1].median
+            for device in timed["device"].unique()
+            if (found := tables.floor_of(records, self.batch_size, device))
+        }
         alt = f"Seconds per epoch at batch size {self.batch_size}, logarithmic: " + "; ".join(
             f"{row.loop} on the {row.device} {tables.number(row.epoch.median)} s" for row in timed.itertuples()
         )
         return figures.ladder(
             [(row.loop, row.device, row.epoch, row.below is None) for row in timed.itertuples()],
-            floor[1].median if floor else None,
+            floors,
             f"seconds per epoch (median, 95 % interval; batch size {self.batch_size})",
             alt,
         )
@@ -202,7 +233,7 @@ class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
             if record.loop not in LOOPS:
                 continue
             counts = (record.model_extra or {}).get("census", {})
-            row = {"rung": record.loop, "device": record.device}
+            row = {"rung": label(record), "device": record.device}
             row |= {label: count_text(counts.get(key)) for key, label in COUNTS.items()}
             rows.append(row | {"note": counts.get("reason", "")})
         caption = f"Whole numbers of one step at batch size {self.batch_size}, counted after the timing"

@@ -89,7 +89,8 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
         steps = min(SPIN_STEPS.get(point, workload.steps), workload.steps)
         epochs = [process[0] for process in case.epochs()[-1:]]
         times = spin.OUTLASTS.get(LOOPS[loop].cls, 0.5)
-        longest = max([LONGEST_SPIN_NS, *(1e9 * times * epoch_s / spin.expected(loop, workload) for epoch_s in epochs)])
+        least = LONGEST_SPIN_NS * max(1.0, times)
+        longest = max([least, *(1e9 * times * epoch_s / spin.expected(loop, workload) for epoch_s in epochs)])
         for level in np.random.default_rng(round_).permutation(LEVELS):
             answer = worker.ask("spin", spin_ns=int(level * longest), steps=steps)
             if answer["dispatches"] * workload.steps != spin.expected(loop, workload) * steps:
@@ -224,6 +225,7 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
         for row in self.spin_frame(records).itertuples():
             slope: Interval = row.slope
             share = slope.median / row.expected
+            noun = "dispatch" if row.expected == 1 else "dispatches"
             if slope.high - slope.low > row.expected:
                 lines.append(
                     f"- **{row.backend}** makes {row.expected:,} dispatches an epoch; this run varied too much to tell "
@@ -231,7 +233,7 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
                 )
                 continue
             lines.append(
-                f"- **{row.backend}** makes {row.expected:,} dispatches an epoch and exposes {_count_of(slope)} of "
+                f"- **{row.backend}** makes {row.expected:,} {noun} an epoch and exposes {_count_of(slope)} of "
                 f"them ({share:.0%})" + self._hidden(row)
             )
         return pages.Markdown("\n".join(lines) or "No loop could be spun on this host.")
