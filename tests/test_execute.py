@@ -104,6 +104,7 @@ def test_a_page_is_made_anew_from_its_records_with_the_parameters_that_it_had(no
     kept = "import os; print('kept', os.environ.get('OVERHEAD_KEPT'))"
     run(results, notebook(WRITES, kept, LAST), batch_sizes=[64])
     before = (results / "local" / f"{STEM}.jsonl").read_bytes()
+    (results / "local" / "host.json").write_text(json.dumps(host.facts()))
 
     path = execute.again(STEM, "local", results, notebook(WRITES, kept, LAST))
 

@@ -141,7 +141,7 @@ class Study(BaseModel, frozen=True, strict=True, extra="forbid"):
     def measure(self) -> list[Record]:
         """Measure, and keep the records: in the staging folder of `overhead run`, else under the results folder.
 
-        With OVERHEAD_KEPT set (`overhead run --from-records`) the records that are there are read, and nothing measured.
+        With OVERHEAD_KEPT set (`overhead run --from-records`) the records that are there are read, nothing is measured.
         """
         if staging := os.environ.get("OVERHEAD_STAGING"):
             folder = Path(staging)

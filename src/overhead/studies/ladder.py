@@ -121,8 +121,8 @@ class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
     def frame(self, records: Sequence[Record]) -> pd.DataFrame:
         """One row a rung and device: seconds, the gain over the rung below, and the price of compiling.
 
-        Columns: loop, variant, device, below, removes, status, reason, epoch (Interval, seconds), gain (Interval: seconds
-        below over seconds here), verdict, first_s, payback_epochs, times_floor (Interval).
+        Columns: loop, variant, device, below, removes, status, reason, epoch (Interval, seconds), gain (Interval:
+        seconds below over seconds here), verdict, first_s, payback_epochs, times_floor (Interval).
         """
         by_name = {(r.loop, r.device, variant(r)): r for r in records if r.loop in LOOPS}
         floors = {device: tables.floor_of(records, self.batch_size, device) for device in ("cpu", "gpu")}
