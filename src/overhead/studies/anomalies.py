@@ -184,7 +184,7 @@ def sentence(rows: Sequence[Record], arms: Sequence[Record]) -> Markdown:
         if not arm.at_largest:
             small = (
                 f" At {size_of(record):,} an epoch takes {tables.interval(times)} times as long where malloc keeps "
-                f"large blocks: {_faults(plain)} page faults a step without, {_faults(record)} with it."
+                f"large blocks. Page faults a step without that: {_faults(plain)}; with it: {_faults(record)}."
             )
         else:
             (helping if stats.verdict(times) == "faster" else idle).append((arm, times))
