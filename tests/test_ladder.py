@@ -107,6 +107,13 @@ def test_the_gain_of_a_rung_is_the_time_of_the_rung_below_over_its_own(records):
     assert len(frame) == len([r for r in records if not r.loop.startswith("floor")])
 
 
+def test_a_rung_whose_lower_one_was_not_measured_says_so():
+    frame = OverheadLadder().frame([record("keras-fit", 0.8)])
+
+    assert frame.iloc[0]["removes"].endswith("; not compared, since keras-fit-validated was not measured")
+    assert OverheadLadder().frame(CPU_HOST).iloc[1]["removes"] == "the validation pass and the metric"
+
+
 def test_a_rung_that_does_not_help_is_shown_as_such():
     study = OverheadLadder()
 

@@ -148,6 +148,8 @@ class OverheadLadder(Study, frozen=True, strict=True, extra="forbid"):
                     "first_s": record.timing.first_s if record.timing else None,
                 }
                 below = by_name.get((rung.below, device, "")) if rung.below else None
+                if rung.below and below is None:
+                    row["removes"] = f"{rung.removes}; not compared, since {rung.below} was not measured"
                 if record.status == "ok":
                     row["epoch"] = stats.median_interval(record.epochs())
                     if below is not None and (gain := tables.ratio(below, record)):
