@@ -75,7 +75,8 @@ def test_every_part_of_the_page_shows_every_backend(records):
         assert "nan" not in part.lower()
     assert len(study.figure(records)._render(True, "png")) > 10_000
     assert len(study.steps_figure(records)._render(False, "png")) > 5_000
-    assert "Batch size 32, 2 threads, n = 60 steps" in study.table(records).text
+    assert "n = 60 steps a backend in turns of 50" in study.table(records).text
+    assert "batch size 32; threads 2" in study.table(records).text
 
 
 def test_the_gap_is_split_by_library_waiting_and_device():

@@ -55,7 +55,7 @@ def jitted_epoch(params: Any, x: Array, y: Array, tail: Any, lr: Array) -> Any:
     return params if tail is None else step(params, tail[0], tail[1], lr)
 
 
-# XLA's CPU compiler gives float32 products to YNNPACK; without it they go to Eigen, as in a scan's floor.
+# XLA's CPU compiler gives float32 products to YNNPACK where it thinks that this pays; without it they go to Eigen.
 WITHOUT_YNNPACK = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 
