@@ -33,6 +33,7 @@ def record(loop: str, device: str, name: str | None, status: str = "ok", **clock
     return Record(
         host="made-up", notebook="01-per-op-breakdown", status=status, reason=None if status == "ok" else "why",
         loop=loop, device=device, op=name, threads=2, timing=Timing(samples=samples), versions={"numpy": "2"},
+        workload=Workload().model_dump(mode="json"),
     )  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def shown(path: Path) -> str:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Every text in a JSON document as it reads, names included: escaped, a line end after a colon looks like a drive."""
+    """Every text in a JSON document as it reads: escaped, a line end after a colon looks like a drive."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
