@@ -74,7 +74,7 @@ def census(loop: Loop, state: Any, workload: Workload) -> dict[str, float]:
     def profiled(n: int) -> None:
         counted[n] = calls(run, n)
 
-    # seconds an epoch: its page faults are counted while its calls are, which adds a few
+    # Where an epoch lasts seconds, its page faults are counted while its calls are, which may add a few.
     one, two = (faults(profiled, n) for n in (steps, 2 * steps))
     if short:
         one, two = (min(faults(run, n) for _ in range(FAULT_RUNS)) for n in (steps, 2 * steps))

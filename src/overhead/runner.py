@@ -448,7 +448,8 @@ def _rounds(ready: list[Turn], bench: Bench, take_turn: Callable[[Turn, int], No
 
 def _own(turn: Turn) -> list[list[float]]:
     """Seconds per epoch of the process that has the turn."""
-    return [seconds for seconds in [turn.case.epochs_by_process().get(turn.process)] if seconds]
+    seconds = turn.case.epochs_by_process().get(turn.process)
+    return [seconds] if seconds else []
 
 
 def _behind(turns: list[Turn]) -> set[Worker]:

@@ -48,22 +48,19 @@ def jitted_step(params: Any, x: Array, y: Array, lr: Array) -> Any:
     return step(params, x, y, lr)
 
 
-@partial(jax.jit, donate_argnums=0)
-def jitted_epoch(params: Any, x: Array, y: Array, tail: Any, lr: Array) -> Any:
+def epoch(params: Any, x: Array, y: Array, tail: Any, lr: Array) -> Any:
     """Every step of one epoch in one program. `x`: (batches, batch, inputs); `y`: (batches, batch)."""
     params, _ = lax.scan(lambda p, xy: (step(p, xy[0], xy[1], lr), None), params, (x, y))
     return params if tail is None else step(params, tail[0], tail[1], lr)
 
 
+jitted_epoch = jax.jit(epoch, donate_argnums=0)
+
+
 # XLA's CPU compiler gives float32 products to YNNPACK where it thinks that this pays; without it they go to Eigen.
 WITHOUT_YNNPACK = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
-
-@partial(jax.jit, donate_argnums=0, compiler_options=WITHOUT_YNNPACK)
-def tuned_epoch(params: Any, x: Array, y: Array, tail: Any, lr: Array) -> Any:
-    """`jitted_epoch` with the compiler option that helps on the CPU."""
-    params, _ = lax.scan(lambda p, xy: (step(p, xy[0], xy[1], lr), None), params, (x, y))
-    return params if tail is None else step(params, tail[0], tail[1], lr)
+tuned_epoch = jax.jit(epoch, donate_argnums=0, compiler_options=WITHOUT_YNNPACK)
 
 
 def place_batches(device: str, params: Params, data: Split, workload: Workload, *, one_by_one: bool) -> State:
