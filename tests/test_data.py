@@ -96,7 +96,7 @@ def test_a_flipped_byte_of_the_package_s_files_is_noticed(monkeypatch):
 
     monkeypatch.setattr(data, "_unzip", flipped)
 
-    text = problem(load_mnist.__wrapped__)
+    text = problem(data._mnist.__wrapped__, "train")
     assert re.fullmatch(
         r"train-images-idx3-ubyte\.gz: SHA-256 must be ba891046e650… \(MNIST\), got \w{12}…; reinstall .*",
         text,
@@ -173,6 +173,15 @@ def test_images_that_do_not_fit_the_first_layer():
     assert problem(split, dataset, Workload(images=50), validation=20) == (
         "small@123456: images must have 784 pixels (the first layer), got 196"
     )
+
+
+def test_compact_images_are_the_same_in_floats():
+    workload = Workload(images=200)
+    bytes_, floats = data.compact(workload), data.for_workload(workload)
+
+    assert (bytes_.x.dtype, bytes_.x_val.dtype) == (np.uint8, np.uint8)
+    assert all(np.array_equal(a, b) for a, b in zip(data.in_floats(bytes_), floats, strict=True))
+    assert np.array_equal(floats.x, split(load_mnist(), workload).x)
 
 
 def test_other_layers_get_synthetic_data_that_say_so():

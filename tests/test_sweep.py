@@ -102,6 +102,20 @@ def trained(engine: str, rates: list[float], workload: Workload, steps: int) -> 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_what_was_compiled_from_shapes_alone_is_what_training_and_judging_call(engine: str) -> None:
+    pytest.importorskip("jax", reason="needs JAX")
+    workload = Workload(images=96)
+    loop, split, params = make(engine, "cpu"), data.for_workload(workload), [mlp.init(workload)] * 3
+    loop.prepare(params, workload, len(split.y_val))  # type: ignore[attr-defined]
+    before = loop.compilations()
+    state = loop.run(loop.place_many(params, RATES[:3], split, workload), 3)  # type: ignore[attr-defined]
+    loop.judge(state)  # type: ignore[attr-defined]
+
+    assert loop.compilations() == before
+    assert (loop.compile_s > 0) == bool(before)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("layers", [(784, 128, 10), (784, 10), (784, 24, 16, 10)])
 def test_a_member_equals_its_solo_run_whatever_its_company(engine: str, layers: tuple[int, ...]) -> None:
     pytest.importorskip("jax", reason="needs JAX")

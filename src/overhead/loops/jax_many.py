@@ -144,11 +144,11 @@ class JaxManyLoop(ManyLoop):
     framework = "jax"
     program: Any  # what is compiled: a whole epoch, or a step
     by_step = False  # called once a batch: the batches lie one by one
+    model_by_model = False  # one model a call
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)
         self.programs: dict[Any, Any] = {}
-        self.compile_s = 0.0  # in all, so that it can be told from training
 
     def compiled(self, program: Any, *arguments: Any) -> Any:
         """The program for arguments of these shapes, compiled before its first call; rates are arguments as others."""
@@ -171,12 +171,27 @@ class JaxManyLoop(ManyLoop):
         held = put(data.x_val), put(data.y_val)
         return State(self.given(params, put), put(np.asarray(rates, np.float32)), *whole, batches, held, 0, [])
 
+    def prepare(self, params: Sequence[Params], workload: Workload, held: int) -> None:
+        like = partial(jax.ShapeDtypeStruct, sharding=jax.sharding.SingleDeviceSharding(jax.devices(self.device)[0]))
+
+        def shapes(tree: Any) -> Any:
+            return jax.tree.map(lambda tensor: like(tensor.shape, tensor.dtype), tree)
+
+        size, inputs = workload.batch_size, workload.layers[0]
+        given = self.given(params, shapes)
+        batches = () if self.by_step else (workload.whole_batches,)
+        x, y = like((*batches, size, inputs), np.float32), like((*batches, size), np.int32)
+        one, rates = (given[0], ()) if self.model_by_model else (given, (len(params),))
+        self.compiled(self.program, one, x, y, like(rates, np.float32))
+        models = shapes(jax.eval_shape(partial(self.by_model, models=len(params)), given))
+        self.compiled(judged, models, like((held, inputs), np.float32), like((held,), np.int32))
+
     def given(self, params: Sequence[Params], put: Any) -> Any:
         return put(stacked(params))
 
-    def by_model(self, state: State) -> Any:
+    def by_model(self, params: Any, models: int) -> Any:
         """The parameters with a leading axis of models, wherever the variant keeps them."""
-        return state.params
+        return params
 
     def run(self, state: State, steps: int) -> State:
         """Parts of at most an epoch, each one call of the compiled epoch."""
@@ -201,12 +216,12 @@ class JaxManyLoop(ManyLoop):
         jax.block_until_ready(state.params)
 
     def judge(self, state: State) -> tuple[np.ndarray, np.ndarray]:
-        arguments = self.by_model(state), *state.validation
+        arguments = self.by_model(state.params, len(state.rates)), *state.validation
         accuracy, finite = self.compiled(judged, *arguments)(*arguments)
         return np.asarray(accuracy), np.asarray(finite)
 
     def fetch_many(self, state: State) -> list[Params]:
-        layers = [(np.asarray(w), np.asarray(b)) for w, b in self.by_model(state)]
+        layers = [(np.asarray(w), np.asarray(b)) for w, b in self.by_model(state.params, len(state.rates))]
         return [tuple(Layer(w[i], b[i]) for w, b in layers) for i in range(len(state.rates))]
 
     def placed_on(self, state: State) -> tuple[str, str]:
@@ -226,11 +241,13 @@ class JaxManyLoop(ManyLoop):
 class JaxSequential(JaxManyLoop):
     """One model after another; the parameters are a list of models."""
 
+    model_by_model = True
+
     def given(self, params: Sequence[Params], put: Any) -> Any:
         return [tuple((put(w), put(b)) for w, b in model) for model in params]
 
-    def by_model(self, state: State) -> Any:
-        return jax.tree.map(lambda *tensors: jnp.stack(tensors), *state.params)
+    def by_model(self, params: Any, models: int) -> Any:
+        return jax.tree.map(lambda *tensors: jnp.stack(tensors), *params)
 
 
 @final
@@ -309,7 +326,6 @@ class JaxStackedLoop(JaxManyLoop):
         (w, b), *later = stacked(params)
         return put(((w.swapaxes(0, 1).reshape(w.shape[1], -1), b.reshape(-1)), *later))
 
-    def by_model(self, state: State) -> Any:
-        (w, b), *later = state.params
-        models = len(state.rates)
+    def by_model(self, params: Any, models: int) -> Any:
+        (w, b), *later = params
         return ((w.reshape(len(w), models, -1).swapaxes(0, 1), b.reshape(models, -1)), *later)

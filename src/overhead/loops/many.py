@@ -23,10 +23,14 @@ class ManyLoop(Loop):
     """
 
     models = 1
+    compile_s = 0.0  # in all, so that it can be told from training; 0 where the library compiles at its first call
 
     @abstractmethod
     def place_many(self, params: Sequence[Params], rates: Sequence[float], data: Split, workload: Workload) -> Any:
         """Copy the images and every model to the device; train nothing. Raises `Declined` as `place` does."""
+
+    def prepare(self, params: Sequence[Params], workload: Workload, held: int) -> None:
+        """Compile what training and judging these models on `held` images will call, from shapes alone."""
 
     @abstractmethod
     def losses(self, state: Any) -> NDArray[np.floating]:

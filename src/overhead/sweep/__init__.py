@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -14,7 +15,7 @@ from overhead.sweep import pool
 from overhead.sweep.journal import Journal, JournalBusy
 from overhead.sweep.memory import Allotment, DoesNotFit, allot, chunk_size, default_limit_bytes
 from overhead.sweep.plan import Sweep
-from overhead.sweep.train import Task, Trained, framework, start, train
+from overhead.sweep.train import Task, Trained, framework, greet, start, train
 from overhead.timing import peak_rss_bytes
 from overhead.worker import save_split
 
@@ -151,12 +152,16 @@ def _trained(
         yield from _on_dask(tasks, scheduler, allotment, tell)
         return
     with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
-        first = start(tasks[0]) if engine in IN_PROCESS else None  # it imports while the images are unpacked
+        first = start(tasks[0]) if engine in IN_PROCESS else None
+        greeting = threading.Thread(target=greet, args=[first])  # it imports while the images are unpacked
         try:
-            save_split(Path(folder), data.for_workload(tasks[0].workload))
-            data.load_mnist.cache_clear()
+            if first:
+                greeting.start()
+            images = data.compact if first else data.for_workload  # the processes of a pool map one file of floats
+            save_split(Path(folder), images(tasks[0].workload))
             tasks = [task._replace(images=folder) for task in tasks]
             if first:
+                greeting.join()
                 yield from _one_process(tasks, first, tell)
             elif engine == "dask":
                 yield from _on_dask(tasks, None, allotment, tell)
@@ -177,7 +182,7 @@ def _one_process(tasks: Sequence[Task], worker: Any, tell: Callable[[int], None]
         found = train(task, lambda _, members=members: tell(members), worker)
         failing = found.rows[0]["status"] not in ("ok", "diverged")
         yield found
-    worker.close()
+    worker.kill()  # it has told all it knows, and would take its time to end by itself
 
 
 def _on_dask(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from overhead.contestant import START_LIMIT_S, Contestant, Worker, WorkerFailed
@@ -40,6 +41,12 @@ def start(task: Task) -> Worker:
     return Worker(Contestant(task.engine, task.device, task.threads))
 
 
+def greet(worker: Worker) -> None:
+    """Let `worker` import its framework; `train` meets it again and says what went wrong, if anything did."""
+    with suppress(WorkerFailed):
+        worker.facts = worker.ask("hello", START_LIMIT_S)
+
+
 def train(task: Task, say: Callable[[int], None] = lambda epoch: None, worker: Worker | None = None) -> Trained:
     """Train the members of `task` in a process of their own, or in `worker`, which then stays.
 
@@ -49,12 +56,10 @@ def train(task: Task, say: Callable[[int], None] = lambda epoch: None, worker: W
     own = worker is None
     worker = worker or start(task)
     try:
-        fresh = not worker.facts
-        if fresh:
-            worker.facts = worker.ask("hello", START_LIMIT_S)
+        worker.facts = worker.facts or worker.ask("hello", START_LIMIT_S)
         hello_s = time.perf_counter() - began
         found = _epochs(task, worker, say)
-        import_s = worker.facts["import_s"] if fresh else 0.0
+        import_s = worker.facts.pop("import_s", 0.0)  # charged to its first task
         found.cost.update(import_s=import_s, start_s=max(0.0, hello_s - import_s), versions=worker.facts["versions"])
         if own:
             worker.close()
@@ -99,7 +104,7 @@ def _epochs(task: Task, worker: Worker, say: Callable[[int], None]) -> Trained:
     cost = {
         "train_s": sum(epoch["wall_s"] - epoch["compile_s"] for epoch in epochs),
         "first_s": epochs[0]["wall_s"],
-        "compile_s": sum(epoch["compile_s"] for epoch in epochs),
+        "compile_s": placed["compile_s"] + sum(epoch["compile_s"] for epoch in epochs),
         "judge_s": sum(epoch["judge_s"] for epoch in epochs),
         "load_s": placed["load_s"],
         "placed_s": placed["placed_s"],
