@@ -109,7 +109,7 @@ class CupyLoop(OnGpu):
         xp, params, batches, at, lr = state
         for _ in range(steps):
             x, y = batches[at]
-            params = sgd_step(xp, params, x, y, lr)
+            sgd_step(xp, params, x, y, lr)
             at = (at + 1) % len(batches)
         return State(xp, params, batches, at, lr)
 
@@ -120,8 +120,8 @@ class CupyLoop(OnGpu):
 
 
 # fmt: off
-def sgd_step(xp: Any, params: Any, x: Array, y: Array, lr: float) -> Any:
-    """One SGD step on softmax cross-entropy. `x`: (batch, inputs) float32; `y`: (batch,) int32."""
+def sgd_step(xp: Any, params: Any, x: Array, y: Array, lr: float) -> None:
+    """One SGD step on softmax cross-entropy, in place. `x`: (batch, inputs) float32; `y`: (batch,) int32."""
     inputs = [x]                                                # of each layer
     for w, b in params[:-1]:
         inputs.append(xp.maximum(inputs[-1] @ w + b, 0))        # (batch, hidden)
@@ -130,12 +130,13 @@ def sgd_step(xp: Any, params: Any, x: Array, y: Array, lr: float) -> Any:
     d = e / e.sum(axis=1, keepdims=True)
     d[xp.arange(len(y)), y] -= 1                                # now the gradient at the logits
     d /= len(y)
-    updated = []
     for (w, b), a in zip(params[::-1], inputs[::-1]):
-        updated.append(Layer(w - lr * (a.T @ d), b - lr * d.sum(axis=0)))
+        dw, db = a.T @ d, d.sum(axis=0)                         # (inputs, outputs), (outputs,)
         if a is not x:                                          # nobody needs the gradient of the pixels
             d = (d @ w.T) * (a > 0)                             # (batch, hidden)
-    return tuple(updated[::-1])
+        dw *= lr
+        w -= dw
+        b -= lr * db
 
 
 def step_ops(state: State) -> list[Op]:

@@ -51,7 +51,7 @@ class NumpyLoop(Loop):
         params, batches, at, lr = state
         for _ in range(steps):
             x, y = batches[at]
-            params = sgd_step(params, x, y, lr)
+            sgd_step(params, x, y, lr)
             at = (at + 1) % len(batches)
         return State(params, batches, at, lr)
 
@@ -59,7 +59,7 @@ class NumpyLoop(Loop):
         pass
 
     def fetch(self, state: State) -> Params:
-        return state.params
+        return tuple(Layer(w.copy(), b.copy()) for w, b in state.params)
 
     def placed_on(self, state: State) -> tuple[str, str]:
         return "cpu", "host memory"
@@ -70,20 +70,21 @@ class NumpyLoop(Loop):
         return step_ops(state)
 
 
-def sgd_step(params: Params, x: Array, y: Labels, lr: np.float32) -> Params:
-    """One SGD step on softmax cross-entropy. `x`: (batch, inputs) float32; `y`: (batch,) int32."""
+def sgd_step(params: Params, x: Array, y: Labels, lr: np.float32) -> None:
+    """One SGD step on softmax cross-entropy, in place. `x`: (batch, inputs) float32; `y`: (batch,) int32."""
     inputs = [x]                                                # of each layer
     for w, b in params[:-1]:
         inputs.append(np.maximum(inputs[-1] @ w + b, 0))        # (batch, hidden)
     d = softmax(inputs[-1] @ params[-1].w + params[-1].b)       # (batch, classes)
     d[np.arange(len(y)), y] -= 1                                # now the gradient at the logits
     d /= np.float32(len(y))
-    updated = []
     for (w, b), a in zip(params[::-1], inputs[::-1]):
-        updated.append(Layer(w - lr * (a.T @ d), b - lr * d.sum(axis=0)))
+        dw, db = a.T @ d, d.sum(axis=0)                         # (inputs, outputs), (outputs,)
         if a is not x:                                          # nobody needs the gradient of the pixels
             d = (d @ w.T) * (a > 0)                             # (batch, hidden)
-    return tuple(updated[::-1])
+        dw *= lr
+        w -= dw
+        b -= lr * db
 
 
 def softmax(z: Array) -> Array:

@@ -30,47 +30,55 @@ class State(NamedTuple):
 
 
 def buffers(layers: tuple[int, ...], batch: int) -> Any:
-    """Every array that one step of `batch` images writes to, made once."""
+    """Every array that one step of `batch` images writes to, made once, and constants of its shapes."""
+    hidden, classes = layers[1:-1], layers[-1]
     return SimpleNamespace(
-        a=[np.empty((batch, n), np.float32) for n in layers[1:]],   # activations
-        d=[np.empty((batch, n), np.float32) for n in layers[1:]],   # gradients before the activations
-        live=[np.empty((batch, n), bool) for n in layers[1:-1]],    # where a ReLU let through
+        a=[np.empty((batch, n), np.float32) for n in hidden],       # activations
+        d=[np.empty((batch, n), np.float32) for n in hidden],       # gradients before the activations
+        live=[np.empty((batch, n), bool) for n in hidden],          # where a ReLU let through
+        p=np.empty((classes, batch), np.float32),
+        onehot=np.empty((classes, batch), bool),
+        image=np.empty(batch, np.float32),
         dw=[np.empty(shape, np.float32) for shape in pairwise(layers)],
         db=[np.empty(n, np.float32) for n in layers[1:]],
-        row=np.empty((batch, 1), np.float32),
-        onehot=np.empty((batch, layers[-1]), bool),
-        classes=np.arange(layers[-1], dtype=np.int32),
+        zeros=[np.zeros((batch, n), np.float32) for n in hidden],
+        ones=np.ones(batch, np.float32),
+        classes=np.arange(classes, dtype=np.int32)[:, None],
     )
 
 
 def sgd_step_in_place(params: Params, x: Array, y: Labels, lr: np.float32, m: Any) -> None:
-    """One SGD step, every result written into an array of `m`. `x`: (batch, inputs); `y`: (batch,)."""
-    last = len(params) - 1
-    a = x
-    for i, (w, b) in enumerate(params):
-        z = np.matmul(a, w, out=m.a[i])                         # (batch, outputs)
-        np.add(z, b, out=z)
-        a = np.maximum(z, 0, out=z) if i < last else z
-    z, d = m.a[last], m.d[last]
-    np.max(z, axis=1, keepdims=True, out=m.row)                 # (batch, 1)
-    np.exp(np.subtract(z, m.row, out=z), out=z)
-    np.sum(z, axis=1, keepdims=True, out=m.row)
-    np.divide(z, m.row, out=d)                                  # (batch, classes): probabilities
-    np.equal(y[:, None], m.classes, out=m.onehot)
-    np.subtract(d, m.onehot, out=d)                             # now the gradient at the logits
-    np.divide(d, np.float32(len(y)), out=d)
-    for i in range(last, -1, -1):
+    """One SGD step, every result written into an array of `m`. `x`: (batch, inputs); `y`: (batch,).
+
+    As fast as NumPy goes: the classes come first, since it reduces along the first axis about ten times as fast as
+    along a last one of ten; `maximum` of two arrays takes a third of the time of `maximum` with a number; a sum over
+    the batch is a product with ones; and the learning rate goes into the gradient where that is smallest.
+    """
+    (*hidden, (w, b)), a = params, x
+    for i, (wi, bi) in enumerate(hidden):
+        z = np.matmul(a, wi, out=m.a[i])                        # (batch, outputs)
+        np.add(z, bi, out=z)
+        a = np.maximum(z, m.zeros[i], out=z)
+    p = np.matmul(w.T, a.T, out=m.p)                            # (classes, batch)
+    np.add(p, b[:, None], out=p)
+    np.max(p, axis=0, out=m.image)                              # (batch,)
+    np.exp(np.subtract(p, m.image, out=p), out=p)
+    np.sum(p, axis=0, out=m.image)
+    np.divide(p, m.image, out=p)                                # probabilities
+    np.equal(m.classes, y, out=m.onehot)
+    np.subtract(p, m.onehot, out=p)                             # now the gradient at the logits
+    np.multiply(p, lr / np.float32(len(y)), out=p)              # and from here on what is subtracted
+    d = p.T                                                     # (batch, classes)
+    for i in range(len(hidden), -1, -1):
         w, b = params[i]
         a = m.a[i - 1] if i else x
         np.matmul(a.T, d, out=m.dw[i])                          # (inputs, outputs)
-        np.sum(d, axis=0, out=m.db[i])                          # (outputs,)
+        np.matmul(m.ones, d, out=m.db[i])                       # (outputs,)
         if i:                                                   # nobody needs the gradient of the pixels
-            np.greater(a, 0, out=m.live[i - 1])
+            np.greater(a, m.zeros[i - 1], out=m.live[i - 1])
             np.matmul(d, w.T, out=m.d[i - 1])                   # (batch, inputs)
             d = np.multiply(m.d[i - 1], m.live[i - 1], out=m.d[i - 1])
-        np.multiply(m.dw[i], lr, out=m.dw[i])
         np.subtract(w, m.dw[i], out=w)
-        np.multiply(m.db[i], lr, out=m.db[i])
         np.subtract(b, m.db[i], out=b)
 
 
