@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from overhead import loops, timing
-from overhead.data import Split
+from overhead.data import Split, in_floats
 from overhead.faults import explain
 from overhead.loops.base import Loop, Op, nothing_to_wait_for
 from overhead.mlp import flat, unflat
@@ -32,6 +32,7 @@ FRAMEWORK_PACKAGES = {
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos"),
     "cupy": ("cupy-cuda12x", "cupy-cuda13x", "cupy"),
 }
+WARMING_BYTES = 1 << 20
 ALSO_LISTED = {"jax": ("jaxlib",), "tensorflow": ("keras",), "keras": ("jax", "jaxlib")}
 
 
@@ -39,6 +40,7 @@ class Contestant:
     """The loop of this process, its state, and the verbs that a caller may ask for."""
 
     def __init__(self, loop: Loop) -> None:
+        warm_allocator()
         self.loop = loop
         self.state: Any = None
         self.workload: Workload | None = None
@@ -171,6 +173,16 @@ class Contestant:
         assert self.workload is not None
         return census(self.loop, self.state, self.workload)
 
+    def faults(self, steps: int) -> dict[str, Any]:
+        """Minor page faults of `steps` steps."""
+        from overhead import census
+
+        def run(count: int) -> None:
+            self.state = self.loop.run(self.state, count)
+            self.loop.block(self.state)
+
+        return {"faults": census.faults(run, steps)}
+
     def probe(
         self,
         kind: str,
@@ -179,6 +191,7 @@ class Contestant:
         block_s: float = 0.004,
         samples: int = 2,
         clocks: list[str] | None = None,
+        pause_ns: int = 0,
     ) -> dict[str, Any]:
         """Time this framework's probes of one kind at the shapes of `workload`, all or those of `names`."""
         from overhead import probes
@@ -191,7 +204,7 @@ class Contestant:
         for probe in made:
             if names is None or probe.name in names:
                 timed = probes.time_probe(
-                    probe, block_s, samples, calls.get(probe.name), tuple(clocks or ("each", "end"))
+                    probe, block_s, samples, calls.get(probe.name), tuple(clocks or ("each", "end")), pause_ns
                 )
                 calls[probe.name] = timed["calls"]
                 found.append(
@@ -216,10 +229,21 @@ class Contestant:
         }
 
 
+def warm_allocator() -> None:
+    """Free some megabyte arrays, as any script has that loaded MNIST.
+
+    Once glibc has freed a block that came from the system, it keeps blocks up to that size for the next time. In a
+    process that never freed one (ours maps its images from a file) it gives memory back or not by where a block
+    happens to lie: a NumPy step at batch 32 had 0 to 165 page faults by that and took once or twice its time.
+    """
+    held = [np.ones(WARMING_BYTES // 8) for _ in range(8)]  # more than the heap has room for
+    del held
+
+
 def load_split(folder: Path) -> Split:
-    """The arrays that the runner wrote, memory-mapped; nothing is copied until a loop places them."""
+    """The arrays that the caller wrote, memory-mapped: nothing is copied until a loop places them. Bytes are scaled."""
     arrays = [np.load(folder / f"{part}.npy", mmap_mode="r") for part in ("x", "y", "x_val", "y_val")]
-    return Split(*arrays, name=(folder / "name").read_text())
+    return in_floats(Split(*arrays, name=(folder / "name").read_text()))
 
 
 def save_split(folder: Path, split: Split) -> None:
