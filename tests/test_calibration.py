@@ -182,3 +182,29 @@ def test_waiting_after_each_call_costs_the_waits():
     assert min(timed["each_ns"]) >= calls * 120_000
     assert min(timed["end_ns"]) >= calls * 20_000 + 100_000
     assert min(timed["end_ns"]) < min(timed["each_ns"])
+
+
+def test_a_pause_before_each_call_is_not_counted():
+    """What is paced is timed call by call, its waits included and its pauses left out."""
+
+    def spend(ns: int) -> None:
+        end = timing.clock() + ns
+        while timing.clock() < end:
+            pass
+
+    paused: list[int] = []
+    last = [timing.clock()]
+
+    def call() -> None:
+        paused.append(timing.clock() - last[0])
+        spend(20_000)
+
+    def wait() -> None:
+        spend(10_000)
+        last[0] = timing.clock()
+
+    start = timing.clock()
+    timed = probes.time_probe(Probe("made-up", "floor", "…", call, wait), 1e-3, 1, 10, ("paced",), 50_000)
+    elapsed = timing.clock() - start
+    assert min(paused[1:]) >= 50_000
+    assert 10 * 30_000 <= timed["paced_ns"][0] <= elapsed - 10 * 50_000

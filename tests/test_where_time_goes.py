@@ -17,11 +17,11 @@ from overhead.workload import Workload
 from test_calibration import calibrated, probe_record
 
 STUDY = WhereTimeGoes()
-ROUNDS, STEPS = 5, 1500
+ROUNDS, STEPS, FAULTS = 5, 1500, 165
 # Microseconds a step (of an epoch for names that say so) on the workload and on its twin.
 PIECES = {
-    "products-into": (70.0, 5.0), "products-fresh": (90.0, 5.0), "elementwise-into": (40.0, 10.0),
-    "elementwise-fresh": (60.0, 12.0), "data": (0.1, 0.1), "products-epoch": (65 * 1500, 100),
+    "products-into": (70.0, 5.0), "elementwise-into": (40.0, 10.0), "page-faults": (38.0, 0.0),
+    "data": (0.1, 0.1), "products-epoch": (65 * 1500, 100),
     "elementwise-epoch": (30 * 1500, 200), "data-epoch": (20 * 1500, 2000),
 }  # fmt: skip
 
@@ -38,6 +38,8 @@ def case(loop: str, device: str, step_us: float, twin: bool, exposed: float | No
     if loop in budget.TERMS:
         for name in budget.pieces(loop):
             samples.append(kept(f"piece:{name}", 10, PIECES[name][twin] * 10e-6 * drift))
+            if name == "page-faults":
+                samples.append(kept("count:page-faults", 10, np.full(ROUNDS, 0 if twin else 10 * FAULTS)))
     if exposed is not None:
         made = spin.expected(loop, workload)
         longest = LONGEST_SPIN_NS * (1e-6 if made == 1 else 1e-9)
@@ -92,7 +94,8 @@ def test_a_budget_adds_up_parts_that_were_measured_apart():
     assert parts["calls"] == pytest.approx(30, rel=0.01)
     assert parts["products"] == pytest.approx(65, rel=0.01)
     assert parts["elementwise"] == pytest.approx(30, rel=0.01)
-    assert parts["allocation"] == pytest.approx((85 + 48) - (65 + 30), rel=0.01)
+    assert parts["allocation"] == pytest.approx(38, rel=0.01)
+    assert "165 page faults a step" in ours.sentence()
     assert parts["data"] == pytest.approx(0, abs=0.01)
     assert ours.total.median == pytest.approx(sum(parts.values()), rel=1e-3)
 
@@ -146,6 +149,23 @@ def test_every_part_of_the_page_is_there(records):
         assert all(name in figure.alt for name in ("jax-step (cpu)", "jax-epoch (cpu)"))
         assert ("(gpu)" in figure.alt) == (records is GPU_HOST)
         assert len(figure._render(True, "png")) > 8_000
+
+
+def test_a_wait_that_costs_more_than_it_lasts_is_told_apart_from_what_each_wait_adds():
+    """Threads that fall asleep at any wait cost once, however long it is: the slope is that of the waits alone."""
+    eager = case("tf-eager", "cpu", 1000, False, 13 * 1500)
+    assert eager.timing
+    asleep = [
+        s.model_copy(update={"seconds": [value + 0.3 for value in s.seconds]})
+        if s.clock.startswith("spin:") and s.clock != "spin:0" and s.seconds else s
+        for s in eager.timing.samples
+    ]  # fmt: skip
+    eager = eager.model_copy(update={"timing": eager.timing.model_copy(update={"samples": asleep})})
+
+    frame = STUDY.spin_frame([eager])
+    assert frame["slope"][0].median == pytest.approx(13 * 1500, rel=1e-6)
+    assert "any wait costs 15.4 [15.4, 15.4] us more than it lasts" in STUDY.spin_sentence([eager]).text
+    assert len(STUDY.spin_figure([eager])._render(True, "png")) > 8_000
 
 
 def test_a_slope_that_the_run_cannot_resolve_is_not_claimed():
@@ -228,7 +248,7 @@ def test_a_spun_loop_makes_the_dispatches_it_declares_and_learns_the_same(name, 
     assert found["dispatches"] == spin.expected(name, workload)
     assert found["spun_ns"] >= 10_000 * found["dispatches"]
     assert found["wall_ns"] >= found["spun_ns"]
-    if spin.POINTS[type(loop).__name__] != "ops":
+    if spin.POINTS[type(loop).__name__].where != "ops":
         plain = loop.run(loop.place(mlp.init(workload), data, workload), workload.steps)
         assert mlp.relative_error(loop.fetch(state), loop.fetch(plain)) < 1e-6
         _, again = timing.measure(loop, plain, workload.steps)

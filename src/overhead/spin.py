@@ -9,27 +9,37 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from overhead import timing
 from overhead.loops.base import Loop
 from overhead.workload import Workload
 
-# Where each loop hands work over, by its class: an attribute of its module, a field of its state, or its ops.
+
+class Point(NamedTuple):
+    """Where a loop hands work over, and how long a wait there must be before each one lengthens the epoch by itself.
+
+    `where`: an attribute of its module, of the loop, of its state or its model, or its ops. `outlasts`: of loops whose
+    dispatches hide behind the work of another thread, or wake threads that fall asleep while they wait: the longest
+    wait, in times per dispatch, half of which outlasts both, so that the slope is that of the longer half. None: the
+    loop works and waits in one thread, and the slope is that of all waits.
+    """
+
+    where: str
+    outlasts: float | None = None
+
+
 POINTS = {
-    "JaxStepLoop": "module:jitted_step",
-    "JaxEpochLoop": "loop:epoch",
-    "TfStepLoop": "state:step",
-    "KerasFitLoop": "model:train_function",
-    "NumpyLoop": "ops",
-    "TfEagerLoop": "ops",
-    "JaxOpByOpLoop": "ops",
-    "CupyLoop": "ops",
-}
+    "JaxStepLoop": Point("module:jitted_step", 2.5),
+    "JaxEpochLoop": Point("loop:epoch"),
+    "TfStepLoop": Point("state:step", 2.0),
+    "KerasFitLoop": Point("model:train_function", 2.0),
+    "NumpyLoop": Point("ops"),
+    "TfEagerLoop": Point("ops", 12.0),
+    "JaxOpByOpLoop": Point("ops", 12.0),
+    "CupyLoop": Point("ops"),
+}  # by the loop's class
 OPS_A_STEP = 13
-# Loops whose dispatches hide behind the work of another thread: the longest wait, in times per dispatch, half of which
-# outlasts that work, so that from there on every dispatch is exposed.
-OUTLASTS = {"JaxStepLoop": 2.5, "JaxOpByOpLoop": 6.0}
 
 
 class Spinner:
@@ -61,7 +71,7 @@ def expected(loop: str, workload: Workload) -> int:
     """Dispatches an epoch that the loop makes by its design. Raises `KeyError` for a loop without a declared point."""
     from overhead.loops import LOOPS
 
-    point = POINTS[LOOPS[loop].cls]
+    point = POINTS[LOOPS[loop].cls].where
     if point == "ops":
         return OPS_A_STEP * workload.steps
     return 1 if point == "loop:epoch" else workload.steps
@@ -73,7 +83,7 @@ def sample(loop: Loop, state: Any, steps: int, spin_ns: int) -> tuple[Any, dict[
     Returns the new state and nanoseconds of the whole (`wall_ns`) and of the waits (`spun_ns`), with the number of
     dispatches. Raises `KeyError` for a loop without a declared point.
     """
-    point, spinner = POINTS[type(loop).__name__], Spinner(spin_ns)
+    point, spinner = POINTS[type(loop).__name__].where, Spinner(spin_ns)
     if point == "ops":
         ops = [op._replace(call=spinner.around(op.call)) for op in loop.ops(state)]
         timing.measure_unread(ops, 2)

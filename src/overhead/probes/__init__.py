@@ -38,19 +38,28 @@ def make(framework: str, device: str, kind: str, workload: Workload) -> list[Pro
 
 
 def time_probe(
-    probe: Probe, block_s: float, samples: int, calls: int | None = None, clocks: tuple[str, ...] = ("each", "end")
+    probe: Probe,
+    block_s: float,
+    samples: int,
+    calls: int | None = None,
+    clocks: tuple[str, ...] = ("each", "end"),
+    pause_ns: int = 0,
 ) -> dict[str, Any]:
     """Blocks of calls lasting about `block_s`: a wait after each call ("each"), and one wait at the end ("end").
 
+    "paced": a wait after each call and a busy pause of `pause_ns` before it, which is not counted.
     Returns the number of calls a block (as given, or found after a first call that may compile) and, for each of
-    `clocks`, the nanoseconds of `samples` blocks; the two kinds take turns.
+    `clocks`, the nanoseconds of `samples` blocks; the kinds take turns.
     """
     if calls is None:
         calls = calls_in(probe, block_s)
     found: dict[str, list[int]] = {f"{clock}_ns": [] for clock in clocks}
     for _ in range(samples):
         for clock in clocks:
-            found[f"{clock}_ns"].append(_block(probe, calls, each=clock == "each"))
+            paced = clock == "paced"
+            found[f"{clock}_ns"].append(
+                _paced(probe, calls, pause_ns) if paced else _block(probe, calls, each=clock == "each")
+            )
     return {"calls": calls, **found}
 
 
@@ -77,3 +86,16 @@ def _block(probe: Probe, calls: int, *, each: bool) -> int:
             call()
         wait()
     return timing.clock() - start
+
+
+def _paced(probe: Probe, calls: int, pause_ns: int) -> int:
+    now, spent = timing.clock, 0
+    for _ in range(calls):
+        start = now()
+        while now() - start < pause_ns:
+            pass
+        start = now()
+        probe.call()
+        probe.wait()
+        spent += now() - start
+    return max(spent, 1)

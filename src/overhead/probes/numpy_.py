@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from overhead import bounds
-from overhead.loops.numpy_ import matrix_products, softmax
+from overhead.loops.numpy_ import matrix_products
 from overhead.probes import Probe
 from overhead.workload import Workload
 
 LARGE = 1024  # rows and columns of the large product
 STREAM_BYTES = 1 << 26  # an array that no cache of a CPU in the table of peaks holds twice
+TOUCHED = 256  # pages of a call that measures what a fresh one costs
 
 
 def uniform(*shape: int) -> Any:
@@ -122,51 +124,39 @@ def pieces(device: str, workload: Workload) -> list[Probe]:
         dw=[np.empty_like(w1), np.empty_like(w2)], da=[np.empty((batch, hidden), np.float32)],
     )  # fmt: skip
     z1, z2, da1 = uniform(batch, hidden), uniform(batch, classes), uniform(batch, hidden)
-    y, rows, n, lr = np.zeros(batch, np.int32), np.arange(batch), np.float32(batch), np.float32(1e-6)
+    dw1, dw2, lr = w1.copy(), w2.copy(), np.float32(1)  # 1: they keep their size
+    y, rows, n = np.zeros(batch, np.int32), np.arange(batch), np.float32(batch)
     s = SimpleNamespace(w1=w1.copy(), b1=np.zeros(hidden, np.float32), w2=w2.copy(), b2=np.zeros(classes, np.float32))
-    t = SimpleNamespace(**{name: array.copy() for name, array in vars(s).items()})
+    s.next_w1, s.next_w2 = w1.copy(), w2.copy()
     h, d, dh, mask = np.empty_like(z1), np.empty_like(z2), np.empty_like(z1), np.empty(z1.shape, bool)
-    lw1, lw2, column = np.empty_like(w1), np.empty_like(w2), np.empty((batch, 1), np.float32)
-    lb1, lb2 = np.empty(hidden, np.float32), np.empty(classes, np.float32)
+    column, db1, db2 = np.empty((batch, 1), np.float32), np.empty(hidden, np.float32), np.empty(classes, np.float32)
 
-    def products_fresh() -> None:
-        x = next(xs)
-        a1 = x @ w1
-        a2 = a1 @ w2
-        dw2 = a1.T @ a2
-        dw1 = x.T @ (a2 @ w2.T)
-        del dw1, dw2
-
-    def elementwise_fresh() -> None:  # the statements of the loop's step, its products taken out
-        a = np.maximum(z1 + s.b1, 0)
-        p = softmax(z2 + s.b2)
-        p[np.arange(len(y)), y] -= 1
-        p /= np.float32(len(y))
-        s.w2, s.b2 = s.w2 - lr * made.dw[1], s.b2 - lr * p.sum(axis=0)
-        da = da1 * (a > 0)
-        s.w1, s.b1 = s.w1 - lr * made.dw[0], s.b1 - lr * da.sum(axis=0)
-
-    def elementwise_into() -> None:  # the same arithmetic into arrays that are there already
-        np.maximum(np.add(z1, t.b1, out=h), 0, out=h)
-        np.add(z2, t.b2, out=d)
+    def elementwise() -> None:  # the step's, as NumPy does it: in the place of what nobody needs, else in another array
+        np.maximum(np.add(z1, s.b1, out=h), 0, out=h)
+        np.add(z2, s.b2, out=d)
         np.exp(np.subtract(d, d.max(axis=1, keepdims=True, out=column), out=d), out=d)
         np.divide(d, d.sum(axis=1, keepdims=True, out=column), out=d)
         d[rows, y] -= 1
         np.divide(d, n, out=d)
-        np.subtract(t.w2, np.multiply(lr, made.dw[1], out=lw2), out=t.w2)
-        np.subtract(t.b2, np.multiply(lr, d.sum(axis=0, out=lb2), out=lb2), out=t.b2)
+        np.subtract(s.w2, np.multiply(lr, dw2, out=dw2), out=s.next_w2)
+        np.subtract(s.b2, np.multiply(lr, d.sum(axis=0, out=db2), out=db2), out=s.b2)
         np.multiply(da1, np.greater(h, 0, out=mask), out=dh)
-        np.subtract(t.w1, np.multiply(lr, made.dw[0], out=lw1), out=t.w1)
-        np.subtract(t.b1, np.multiply(lr, dh.sum(axis=0, out=lb1), out=lb1), out=t.b1)
+        np.subtract(s.w1, np.multiply(lr, dw1, out=dw1), out=s.next_w1)
+        np.subtract(s.b1, np.multiply(lr, dh.sum(axis=0, out=db1), out=db1), out=s.b1)
+        s.w1, s.next_w1, s.w2, s.next_w2 = s.next_w1, s.w1, s.next_w2, s.w2
+
+    def touch() -> None:
+        with mmap.mmap(-1, TOUCHED * mmap.PAGESIZE) as pages:
+            np.frombuffer(pages, np.uint8)[:: mmap.PAGESIZE] = 1
 
     flops = bounds.step_flops(workload)
     return [
         Probe("products-into", "piece", "the five products into arrays made beforehand",
               lambda: matrix_products(next(xs), made), flops=flops),
-        Probe("products-fresh", "piece", "the five products into new arrays", products_fresh, flops=flops),
-        Probe("elementwise-into", "piece", "all other arithmetic into arrays made beforehand", elementwise_into),
-        Probe("elementwise-fresh", "piece", "all other arithmetic into new arrays", elementwise_fresh),
+        Probe("elementwise-into", "piece", "all other arithmetic into arrays made beforehand", elementwise),
         Probe("data", "piece", "taking the next batch", lambda: batches[next(order)]),
+        Probe("pages", "piece", f"{TOUCHED} pages taken from the system, one byte of each written, given back", touch,
+              bytes=TOUCHED * mmap.PAGESIZE),
     ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from overhead.stats import Interval
 from overhead.studies.per_op import difference_interval
 from overhead.workload import Workload
 
+PIECE_BLOCK_S = 0.02
 WATCHED_S = 0.6  # the driver's own sample interval is up to a sixth of a second
 
 
@@ -32,8 +34,9 @@ PRODUCTS = Term("products", "the five products alone, less the same there", ((1,
 ELEMENTWISE = Term("elementwise", "all other arithmetic alone, less the same there", ((1, "elementwise-into"),))
 ALLOCATION = Term(
     "allocation",
-    "products and other arithmetic into new arrays, less the same into arrays made beforehand",
-    ((1, "products-fresh"), (1, "elementwise-fresh"), (-1, "products-into"), (-1, "elementwise-into")),
+    "page faults counted in an epoch of the loop (`ru_minflt`), each at what a page costs that is taken from the "
+    "system, written to and given back; memory that the allocator kept costs nothing here",
+    ((1, "page-faults"),),
 )
 DATA = Term("data", "taking the batches, less the same there", ((1, "data"),))
 # The terms of each loop; a piece is of the loop's own framework.
@@ -47,13 +50,47 @@ TERMS: dict[str, list[Term]] = {
     ],
     "keras-fit": [CALLS, PRODUCTS, ELEMENTWISE, DATA._replace(parts=((1, "data-epoch"),), whole_epoch=True)],
 }
+# Loops whose pieces are called at the loop's own pace: between two calls the threads that they use fall asleep.
+PACED = ["keras-fit"]
+# Loops that are also budgeted with one thread: what only their usual budget leaves over comes with the second core.
+ALSO_ALONE = ["numpy", "jax-epoch"]
 ALL_TERMS = (CALLS, PRODUCTS, ELEMENTWISE, ALLOCATION, DATA)
+ALONE = ", 1 thread"
 CLOSES = 0.10  # a residual within this share of the step is called closed
 
 
+PAGES = "pages"  # the probe that the cost of a page fault is taken from
+
+
 def pieces(loop: str) -> list[str]:
-    """Names of the probes that a loop's budget needs."""
+    """Names of the pieces that a loop's budget needs."""
     return list(dict.fromkeys(piece for term in TERMS[loop] for _, piece in term.parts))
+
+
+def take_pieces(turn: runner.Turn, round_: int) -> None:
+    """Time the pieces of the loop's step, one block each; page faults are counted in an epoch and have their cost."""
+    case, steps = turn.case, turn.case.workload.steps
+    loop, (step_s, *_) = case.contestant.loop, [process[-1] / steps for process in case.epochs()[-1:]]
+    whole = [piece for term in TERMS[loop] if term.whole_epoch for _, piece in term.parts]
+    for names, clock in (
+        ([name for name in pieces(loop) if name not in whole], "paced" if loop in PACED else "end"),
+        (whole, "end"),
+    ):
+        if not names:
+            continue
+        answer = turn.worker.ask(
+            "probe", kind="piece", workload=case.workload.model_dump(mode="json"),
+            names=[PAGES if name == "page-faults" else name for name in names],
+            block_s=PIECE_BLOCK_S, samples=1, clocks=[clock], pause_ns=round(step_s * 1e9),
+        )  # fmt: skip
+        for probe in answer["probes"]:
+            name, calls, ns = probe["name"], probe["calls"], probe[f"{clock}_ns"]
+            if name == PAGES:
+                faults = turn.worker.ask("faults", steps=steps)["faults"]
+                case.keep("count:page-faults", steps, turn.process, round_, [faults * 10**9])  # its seconds are faults
+                pages = calls * probe["bytes"] / mmap.PAGESIZE
+                name, calls, ns = "page-faults", steps, [round(faults * block / pages) for block in ns]
+            case.keep(f"piece:{name}", calls, turn.process, round_, ns)
 
 
 class Budget(NamedTuple):
@@ -64,6 +101,7 @@ class Budget(NamedTuple):
     total: Interval
     step: Interval
     residual: Interval
+    faults: float | None = None  # page faults a step, where they are a term
 
     @property
     def unexplained(self) -> float:
@@ -77,6 +115,8 @@ class Budget(NamedTuple):
             f"- **{self.backend}**: {tables.number(self.step.median)} us a step; measured apart, {parts}: together "
             f"{tables.number(self.total.median)} us. "
         )
+        if self.faults is not None:
+            words += f"Its new arrays cause {self.faults:,.0f} page faults a step. "
         left = f"{tables.interval(_rounded(self.residual))} us ({self.unexplained:+.0%})"
         if abs(self.unexplained) <= CLOSES:
             return words + f"The budget closes: {left} is left."
@@ -94,6 +134,22 @@ class Budget(NamedTuple):
         }
 
 
+def sentences(found: Sequence[Budget]) -> list[str]:
+    """A line of Markdown a budget; one that does not close is told with the same loop's on one thread, if that does."""
+    lines = []
+    for ours in found:
+        alone = next((b for b in found if b.backend == f"{ours.backend}{ALONE}"), None)
+        line = ours.sentence()
+        if alone and abs(ours.unexplained) > CLOSES >= abs(alone.unexplained):
+            line += (
+                f" With one thread the same budget closes ({tables.number(_rounded(alone.residual).median)} of "
+                f"{tables.number(alone.step.median)} us is left), so the rest comes with the other cores: a part alone "
+                "finds its data in the cache of the core that needs them."
+            )
+        lines.append(line)
+    return lines
+
+
 def table(found: Sequence[Budget]) -> pd.DataFrame:
     """A row a term, then sum, step and residual; a column a loop; the last column is the number of rounds."""
     columns = {budget.backend: budget.cells() for budget in found}
@@ -108,7 +164,13 @@ def table(found: Sequence[Budget]) -> pd.DataFrame:
 
 def how() -> str:
     """A line of Markdown a term: how it is measured."""
-    return "\n".join(f"- *{term.name}*: {term.how}." for term in ALL_TERMS)
+    lines = [f"- *{term.name}*: {term.how}." for term in ALL_TERMS]
+    paced = ", ".join(f"`{loop}`" for loop in PACED)
+    lines.append(
+        f"- For {paced} products and other arithmetic are called once a step's time, as in the loop, since between two "
+        "calls the library's threads go to sleep and have to be woken."
+    )
+    return "\n".join(lines)
 
 
 def budgets(records: Sequence[Record], workload: Workload, twin: Workload) -> list[Budget]:
@@ -120,7 +182,7 @@ def budgets(records: Sequence[Record], workload: Workload, twin: Workload) -> li
         other = next(
             (
                 r for r in records
-                if (r.loop, r.device, r.status, r.op) == (record.loop, record.device, "ok", None) and _is_of(r, twin)
+                if (r.loop, r.device, r.threads, r.status, r.op) == (*_of(record), "ok", None) and _is_of(r, twin)
             ),
             None,
         )  # fmt: skip
@@ -136,7 +198,11 @@ def budgets(records: Sequence[Record], workload: Workload, twin: Workload) -> li
         # Medians that a reader can add up; the intervals are those of the rounds' own sums and differences.
         total = _around(sum(interval.median for _, interval in measured), difference_interval(sums))
         residual = _around(step.median - total.median, difference_interval(wall - sums))
-        found.append(Budget(f"{record.loop} ({record.device})", measured, total, step, residual))
+        counted = _by_round(record, "count:page-faults") * 1e-6  # whose seconds are faults
+        faults = float(np.median(counted)) if counted.size else None
+        alone = record.threads == 1 and any(_of(r)[:2] == _of(record)[:2] and (r.threads or 0) > 1 for r in records)
+        name = f"{record.loop} ({record.device})" + (ALONE if alone else "")
+        found.append(Budget(name, measured, total, step, residual, faults))
     return found
 
 
@@ -149,6 +215,10 @@ def _rounded(interval: Interval) -> Interval:
 def _around(median: float, interval: Interval) -> Interval:
     """`interval` with this median, widened to hold it."""
     return Interval(median, min(median, interval.low), max(median, interval.high), interval.n)
+
+
+def _of(record: Record) -> tuple[str | None, str | None, int | None]:
+    return record.loop, record.device, record.threads
 
 
 def _is_of(record: Record, workload: Workload) -> bool:
@@ -243,9 +313,9 @@ def spin_figure(frame: pd.DataFrame) -> figures.Figure:
         for panel, row in zip(panels, frame.itertuples(), strict=False):
             x, y = row.points["spin_us"], (row.points["epoch_s"] - row.points["epoch_s"].iloc[0]) * 1e3
             scale, unit = (1e3, "ms") if x.max() > 1e3 else (1.0, "us")
-            free = max(0.0, row.hidden_us.median if row.asynchronous else 0.0)
+            free = row.hidden_us.median if row.threaded else 0.0
             expected = row.expected * np.maximum(0, x - x.iloc[0] - free) / 1e3
-            corner = sorted([*zip(x, expected, strict=True), (x.iloc[0] + free, 0.0)])
+            corner = sorted([*zip(x, expected, strict=True), (x.iloc[0] + max(0.0, free), expected.iloc[0])])
             panel.plot(*(np.array(corner).T / [[scale], [1]]), ls="--", color=theme["faint"], lw=1.2)
             panel.plot(x / scale, y, "o-", color=figures.colour(row.backend, dark), ms=5)
             panel.set_title(

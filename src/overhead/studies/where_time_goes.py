@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BeforeValidator, Field
 
-from overhead import bounds, calibration, figures, probing, runner, spin, stats, tables
+from overhead import bounds, calibration, figures, host, probing, runner, spin, stats, tables
 from overhead.contestant import Contestant, WorkerFailed
 from overhead.loops import LOOPS
 from overhead.records import Record
@@ -23,7 +23,6 @@ SPUN_OP_BY_OP = ["tf-eager", "jax-op-by-op", "cupy"]  # numpy is spun with the l
 LEVELS = (0.0, 0.5, 1.0)  # of the longest spin
 LONGEST_SPIN_NS = 50_000  # or what makes an epoch longer by half, where a loop dispatches too seldom to show this
 SPIN_STEPS = {"ops": 60, "model:train_function": 150}  # of a sample; an epoch for the others
-PIECE_BLOCK_S = 0.02
 
 
 class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
@@ -58,9 +57,11 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
         """The calibration, the budget's loops on the workload and on its twin, and the loops dispatched op by op."""
         found = calibration.for_study(self.host, self.usable_devices(), bench, results_folder())
         bench = bench._replace(learns=False)
+        alone = [c._replace(threads=1) for c in self.contestants(budget.ALSO_ALONE) if c.device == "cpu"]
         timed = runner.time_cases(
-            self.contestants(list(budget.TERMS)), [self.workload, self.twin], bench, self.budget_turn
-        )
+            self.contestants(list(budget.TERMS)) + (alone if host.cores_allowed() > 1 else []),
+            [self.workload, self.twin], bench, self.budget_turn,
+        )  # fmt: skip
         images = min(TRAINING_IMAGES, SPIN_STEPS["ops"] * self.batch_size)  # no more than a sample needs
         few = Workload(batch_size=self.batch_size, images=images, learning_rate=self.learning_rate)
         spun = runner.time_cases(self.contestants(SPUN_OP_BY_OP), [few], bench, self.spin_turn)
@@ -69,14 +70,8 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
     def budget_turn(self, turn: runner.Turn, round_: int) -> None:
         """The epoch on both clocks, the pieces of its step, and the epoch with a wait at every dispatch."""
         runner.time_epochs(turn, round_)
-        kept = budget.pieces(turn.case.contestant.loop)
-        answer = turn.worker.ask(
-            "probe", kind="piece", workload=turn.case.workload.model_dump(mode="json"), names=kept,
-            block_s=PIECE_BLOCK_S, samples=1, clocks=["end"],
-        )  # fmt: skip
-        for probe in answer["probes"]:
-            turn.case.keep(f"piece:{probe['name']}", probe["calls"], turn.process, round_, probe["end_ns"])
-        if turn.case.workload == self.workload:
+        budget.take_pieces(turn, round_)
+        if turn.case.workload == self.workload and turn.case.contestant.threads != 1:
             self.spin_turn(turn, round_)
             if turn.case.contestant.device == "gpu":
                 budget.watch(turn, round_)
@@ -86,9 +81,9 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
         worker, case, process, *_ = turn
         loop, workload = case.contestant.loop, case.workload
         point = spin.POINTS[LOOPS[loop].cls]
-        steps = min(SPIN_STEPS.get(point, workload.steps), workload.steps)
+        steps = min(SPIN_STEPS.get(point.where, workload.steps), workload.steps)
         epochs = [process[0] for process in case.epochs()[-1:]]
-        times = spin.OUTLASTS.get(LOOPS[loop].cls, 0.5)
+        times = point.outlasts or 0.5
         least = LONGEST_SPIN_NS * max(1.0, times)
         longest = max([least, *(1e9 * times * epoch_s / spin.expected(loop, workload) for epoch_s in epochs)])
         for level in np.random.default_rng(round_).permutation(LEVELS):
@@ -144,7 +139,7 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
 
     def budget_sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """Where the step's time goes, loop by loop, with what stays unexplained."""
-        lines = [found.sentence() for found in self.budgets(records)]
+        lines = budget.sentences(self.budgets(records))
         lines += [
             f"- **{r.loop} ({r.device})** is missing: {r.reason}." for r in records if r.status != "ok" and r.op is None
         ]
@@ -194,8 +189,8 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
 
         `points` is a frame of level, spin_us (mean wait a dispatch) and epoch_s, medians over rounds. The slope of
         a round is that of the least-squares line of its epoch's time against the time waited at a dispatch; of loops
-        in `spin.OUTLASTS`, against the waits that outlast the work behind which shorter ones hide. `hidden_us` is
-        the wait at a dispatch at which that line leaves the epoch without waits.
+        with `outlasts` in `spin.POINTS`, against the longer waits. `hidden_us` is the wait at a dispatch at which that
+        line leaves the epoch without waits; below 0, any wait at all costs that much more than it lasts.
         """
         rows = []
         for r in records:
@@ -203,7 +198,8 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
                 continue
             expected, steps = spin.expected(r.loop, self.workload), self.workload.steps
             x, y = _per_step(r, "spun") * steps / expected, _per_step(r, "spin") * steps  # seconds: a wait, an epoch
-            lasting = slice(1 if LOOPS[r.loop].cls in spin.OUTLASTS else 0, None)
+            outlasts = spin.POINTS[LOOPS[r.loop].cls].outlasts
+            lasting = slice(1 if outlasts else 0, None)
             lines = [np.polyfit(x[lasting, i], y[lasting, i], 1) for i in range(x.shape[1])]
             hidden = [1e6 * (y[0, i] - start) / slope for i, (slope, start) in enumerate(lines)]
             points = pd.DataFrame({"spin_us": np.median(x, axis=1) * 1e6, "epoch_s": np.median(y, axis=1)})
@@ -213,7 +209,7 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
                     "expected": expected,
                     "slope": difference_interval(slope for slope, _ in lines),
                     "hidden_us": difference_interval(hidden),
-                    "asynchronous": LOOPS[r.loop].cls in spin.OUTLASTS,
+                    "threaded": outlasts is not None,
                     "points": points,
                 }
             )
@@ -240,9 +236,15 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
 
     def _hidden(self, row: Any) -> str:
         """The end of a sentence: what a dispatch may last before it costs anything, where some of it hides."""
-        if not row.asynchronous:
+        if not row.threaded:
             return "."
-        return f" once they last longer than the work that they hide behind, {tables.interval(row.hidden_us)} us each."
+        hidden: Interval = row.hidden_us
+        if hidden.low > 0:
+            return f" once they last longer than the work that they hide behind, {tables.interval(hidden)} us each."
+        if hidden.high < 0:
+            cost = Interval(-hidden.median, -hidden.high, -hidden.low, hidden.n)
+            return f"; any wait costs {tables.interval(cost)} us more than it lasts, since other threads fall asleep."
+        return "."
 
     def spin_table(self, records: Sequence[Record]) -> pages.Html:
         """A row a loop: dispatches expected, slope with interval, their ratio."""
