@@ -61,6 +61,7 @@ ARMS = [
     record("numpy", 0.08, 4096, op="anomaly", env=dict(anomalies.KEEP_MEMORY), page_faults=[0.0, 0.0]),
     record("numpy-preallocated", 0.07, 4096, op="anomaly", page_faults=0.0),
     record("numpy-chunked", 0.125, 4096, op="anomaly"),
+    record("numpy", 0.1, SIZES[0], op="anomaly", threads=1),
 ]
 CPU_HOST = [
     *KERAS, *NUMPY, *JAX, *ARMS,
@@ -324,6 +325,7 @@ def test_numpy_is_slower_at_the_largest_batch_and_a_kept_heap_mends_it():
     assert "malloc keeps large blocks" in text.partition("What shortens")[2].partition("What does not")[0]
     assert "numpy-chunked" in text.partition("What does not")[2]
     assert "2,016" in shown("anomalies_table", CPU_HOST)
+    assert re.search(rf"At {SIZES[0]} an epoch with one thread takes [\d.]+ \[.*\] times as long as with 2 \(", text)
 
 
 def test_a_host_without_the_anomaly_says_so():
