@@ -402,3 +402,15 @@ def test_a_scheduler_without_workers_or_without_a_gpu_is_an_error_too() -> None:
         empty.scale(1)
         with pytest.raises(cluster.SchedulerUnreachable, match="resource GPU"), cluster.client(address, 1, "gpu"):
             pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere psutil tells when a process began")
+def test_a_command_began_when_its_process_did() -> None:
+    """To the tick of the kernel's clock, not to the whole second in which it booted."""
+    before = time.time()
+    said = subprocess.run(
+        [sys.executable, "-c", "from overhead.sweep.command import command_began; print(command_began())"],
+        capture_output=True, check=True, text=True,
+    )  # fmt: skip
+
+    assert before - 0.1 <= float(said.stdout) <= time.time()
