@@ -15,8 +15,6 @@ import click
 import yaml
 from pydantic import ValidationError
 
-from overhead.profiles.command import profile
-
 PRESET_NAMES = ["quick", "workshop", "full"]
 
 
@@ -45,7 +43,19 @@ class Command(click.Command):
 
 
 class Group(click.Group):
+    """The commands below and `profile`, which is imported when it is asked for: its readers take a while to load."""
+
     command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "profile"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != "profile":
+            return super().get_command(ctx, cmd_name)
+        from overhead.profiles.command import profile
+
+        return profile
 
 
 def _numbers(name: str) -> Callable[[click.Context, click.Parameter, str], list[int]]:
@@ -340,9 +350,6 @@ def doctor(as_json: bool) -> None:
         )
     for warning in found["warnings"]:
         click.echo(f"warning: {warning['what']}: {warning['why']}; {warning['do']}")
-
-
-cli.add_command(profile)
 
 
 def main() -> None:

@@ -183,8 +183,8 @@ def sentence(rows: Sequence[Record], arms: Sequence[Record]) -> Markdown:
             continue
         if not arm.at_largest:
             small = (
-                f" At {size_of(record):,} an epoch with one thread takes {tables.interval(times)} times as long as with "
-                f"{plain.threads} ({stats.verdict(times)})."
+                f" At {size_of(record):,} an epoch with one thread takes {tables.interval(times)} times as long as "
+                f"with {plain.threads} ({stats.verdict(times)})."
             )
         else:
             (helping if stats.verdict(times) == "faster" else idle).append((arm, times))
