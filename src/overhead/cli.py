@@ -22,24 +22,36 @@ class Command(click.Command):
     """A command that turns the package's faults into click's: wrong use exits with 2, a failure with 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        from overhead.book import BookError
-        from overhead.data import DataError
-        from overhead.execute import NotebookFailed
-        from overhead.records import RecordError
-        from overhead.runner import Busy
-        from overhead.studies.base import ParameterError, in_words
-
         try:
             return super().invoke(ctx)
-        except ParameterError as error:
-            raise click.UsageError(str(error)) from None
-        except ValidationError as error:
-            raise click.UsageError(in_words(error, "workload", {})) from None
-        except (BookError, Busy, DataError, NotebookFailed, RecordError) as error:
-            raise click.ClickException(str(error)) from None
-        except OSError as error:
-            where = f": {Path(error.filename).name}" if error.filename else ""
-            raise click.ClickException(f"{error.strerror or error}{where}") from None
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except Exception as error:
+            told = _told(error)
+            if told is None:
+                raise
+            raise told from None
+
+
+def _told(error: Exception) -> click.ClickException | None:
+    """The line that a user is told, or None for a fault of ours. What names the faults is imported when there is one."""
+    from overhead.book import BookError
+    from overhead.data import DataError
+    from overhead.execute import NotebookFailed
+    from overhead.records import RecordError
+    from overhead.runner import Busy
+    from overhead.studies.base import ParameterError, in_words
+
+    if isinstance(error, ParameterError):
+        return click.UsageError(str(error))
+    if isinstance(error, ValidationError):
+        return click.UsageError(in_words(error, "workload", {}))
+    if isinstance(error, BookError | Busy | DataError | NotebookFailed | RecordError):
+        return click.ClickException(str(error))
+    if isinstance(error, OSError):
+        where = f": {Path(error.filename).name}" if error.filename else ""
+        return click.ClickException(f"{error.strerror or error}{where}")
+    return None
 
 
 class Group(click.Group):

@@ -224,8 +224,9 @@ class WhereTimeGoes(Study, frozen=True, strict=True, extra="forbid"):
             noun = "dispatch" if row.expected == 1 else "dispatches"
             if slope.high - slope.low > row.expected:
                 lines.append(
-                    f"- **{row.backend}** makes {row.expected:,} dispatches an epoch; this run varied too much to tell "
-                    f"how many of them it exposes (slope {_count_of(slope)})."
+                    f"- **{row.backend}** makes {row.expected:,} {noun} an epoch; this run varied too much to tell "
+                    f"{'whether it exposes it' if row.expected == 1 else 'how many of them it exposes'} "
+                    f"(slope {_count_of(slope)})."
                 )
                 continue
             lines.append(
