@@ -34,7 +34,7 @@ class Command(click.Command):
 
 
 def _told(error: Exception) -> click.ClickException | None:
-    """The line that a user is told, or None for a fault of ours. What names the faults is imported when there is one."""
+    """The line that a user is told, or None for a fault of ours. What names a fault is imported when there is one."""
     from overhead.book import BookError
     from overhead.data import DataError
     from overhead.execute import NotebookFailed
