@@ -127,23 +127,21 @@ def pieces(device: str, workload: Workload) -> list[Probe]:
     dw1, dw2, lr = w1.copy(), w2.copy(), np.float32(1)  # 1: they keep their size
     y, rows, n = np.zeros(batch, np.int32), np.arange(batch), np.float32(batch)
     s = SimpleNamespace(w1=w1.copy(), b1=np.zeros(hidden, np.float32), w2=w2.copy(), b2=np.zeros(classes, np.float32))
-    s.next_w1, s.next_w2 = w1.copy(), w2.copy()
     h, d, dh, mask = np.empty_like(z1), np.empty_like(z2), np.empty_like(z1), np.empty(z1.shape, bool)
     column, db1, db2 = np.empty((batch, 1), np.float32), np.empty(hidden, np.float32), np.empty(classes, np.float32)
 
-    def elementwise() -> None:  # the step's, as NumPy does it: in the place of what nobody needs, else in another array
+    def elementwise() -> None:  # the step's, every update in its place as in the loop
         np.maximum(np.add(z1, s.b1, out=h), 0, out=h)
         np.add(z2, s.b2, out=d)
         np.exp(np.subtract(d, d.max(axis=1, keepdims=True, out=column), out=d), out=d)
         np.divide(d, d.sum(axis=1, keepdims=True, out=column), out=d)
         d[rows, y] -= 1
         np.divide(d, n, out=d)
-        np.subtract(s.w2, np.multiply(lr, dw2, out=dw2), out=s.next_w2)
+        np.subtract(s.w2, np.multiply(lr, dw2, out=dw2), out=s.w2)
         np.subtract(s.b2, np.multiply(lr, d.sum(axis=0, out=db2), out=db2), out=s.b2)
         np.multiply(da1, np.greater(h, 0, out=mask), out=dh)
-        np.subtract(s.w1, np.multiply(lr, dw1, out=dw1), out=s.next_w1)
+        np.subtract(s.w1, np.multiply(lr, dw1, out=dw1), out=s.w1)
         np.subtract(s.b1, np.multiply(lr, dh.sum(axis=0, out=db1), out=db1), out=s.b1)
-        s.w1, s.next_w1, s.w2, s.next_w2 = s.next_w1, s.w1, s.next_w2, s.w2
 
     def touch() -> None:
         with mmap.mmap(-1, TOUCHED * mmap.PAGESIZE) as pages:
