@@ -11,6 +11,7 @@ from overhead import loops, mlp, spin, timing
 from overhead.loops.base import Loop
 from overhead.records import Record, Samples, Timing
 from overhead.spin import Spinner
+from overhead.stats import Interval
 from overhead.studies import budget
 from overhead.studies.where_time_goes import LEVELS, LONGEST_SPIN_NS, WhereTimeGoes
 from overhead.workload import Workload
@@ -105,6 +106,20 @@ def test_a_budget_that_closes_says_so_and_one_that_does_not_says_by_how_much():
     ours = found("jax-step (cpu)")
     assert ours.residual.median == pytest.approx(40, rel=0.02)
     assert "(+25%) is unexplained" in ours.sentence()
+
+
+def test_what_other_threads_add_is_claimed_only_where_the_intervals_are_apart():
+    def left(low: float, high: float, name: str) -> budget.Budget:
+        step, residual = Interval(200.0, 190.0, 210.0, 8), Interval((low + high) / 2, low, high, 8)
+        return budget.Budget(name, [], step, step, residual)
+
+    ours = left(25, 50, "jax-epoch (cpu)")
+    apart = budget.sentences([ours, left(-6, 5, "jax-epoch (cpu), 1 thread")])[0]
+    overlapping = budget.sentences([ours, left(20, 40, "jax-epoch (cpu), 1 thread")])[0]
+
+    assert "the rest comes with the other threads" in apart
+    assert "the two intervals overlap" in overlapping
+    assert "comes with" not in overlapping
 
 
 def test_an_epochs_piece_is_shared_among_its_steps():

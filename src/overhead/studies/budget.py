@@ -135,17 +135,15 @@ class Budget(NamedTuple):
 
 
 def sentences(found: Sequence[Budget]) -> list[str]:
-    """A line of Markdown a budget; one that does not close is told with the same loop's on one thread, if that does."""
+    """A line of Markdown a budget; one that does not close is told with what one thread leaves over."""
     lines = []
     for ours in found:
         alone = next((b for b in found if b.backend == f"{ours.backend}{ALONE}"), None)
         line = ours.sentence()
-        if alone and abs(ours.unexplained) > CLOSES >= abs(alone.unexplained):
-            line += (
-                f" With one thread the same budget closes ({tables.number(_rounded(alone.residual).median)} of "
-                f"{tables.number(alone.step.median)} us is left), so the rest comes with the other cores: a part alone "
-                "finds its data in the cache of the core that needs them."
-            )
+        if alone and abs(ours.unexplained) > CLOSES:
+            line += f" With one thread {tables.interval(_rounded(alone.residual))} us is left"
+            apart = ours.residual.low > alone.residual.high
+            line += ": the rest comes with the other threads." if apart else "; the two intervals overlap."
         lines.append(line)
     return lines
 
