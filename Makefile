@@ -43,7 +43,7 @@ setup:
 
 # Measures this machine unless results/local has these chapters already; `make book FRESH=1` measures again. The three
 # that answer the question take minutes; `make book CHAPTERS=` measures every chapter.
-CHAPTERS ?= 01-per-op-breakdown 04-profile 05-batch-sweep
+CHAPTERS ?= $$($(BIN)/python -m overhead.chapters answers)
 book: setup
 	@$(BIN)/overhead run $(CHAPTERS) --host local --preset quick $(if $(FRESH),,--if-missing)
 	@$(BIN)/overhead book

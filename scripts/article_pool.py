@@ -54,7 +54,7 @@ def main():
     parser.add_argument("--images", type=int, default=60_000)
     asked = parser.parse_args()
 
-    from overhead.data import load_mnist
+    from overhead.problem.data import load_mnist
 
     mnist = load_mnist()
     x, y = mnist.images[: asked.images], mnist.labels[: asked.images]

@@ -16,7 +16,7 @@ measure_gpu_host.sh [--preset quick|workshop|full] [--minutes N] [--device gpu|c
   --host     the folder under the results folder, a name for readers (default gpu-host or cpu-host)
   --results  where to write (default: results/ of this checkout)
   --wheels   a folder of .whl files; packages that this machine's Python lacks are unpacked from it for this run
-  --chapters their numbers, in this order (default 06,05,01,07,00,02,03,04: the most telling first)
+  --chapters their numbers, in this order (default: all, the most telling first)
 
 Writes DIR/NAME/ and DIR/NAME.tar.gz, which belongs into results/ of the checkout where the book is built:
   tar -xzf NAME.tar.gz -C results && make book
@@ -30,7 +30,7 @@ refuse() { echo "measure_gpu_host.sh: $1" >&2; exit 2; }
 fail() { echo "measure_gpu_host.sh: $1" >&2; exit 1; }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-preset=quick minutes=10 device=gpu host="" results=$root/results wheels="" chapters=06,05,01,07,00,02,03,04
+preset=quick minutes=10 device=gpu host="" results=$root/results wheels="" chapters=""
 while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) usage; exit 0 ;;
@@ -48,7 +48,7 @@ case $device in gpu | cpu) ;; *) refuse "--device must be gpu or cpu, got $devic
 host=${host:-$device-host}
 [[ $host =~ ^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$ ]] ||
     refuse "--host must be 1 to 64 letters, digits, '-' or '_', got $host"
-[[ $chapters =~ ^[0-9]{2}(,[0-9]{2})*$ ]] ||
+[[ -z $chapters || $chapters =~ ^[0-9]{2}(,[0-9]{2})*$ ]] ||
     refuse "--chapters must be two digits each with commas between, got $chapters"
 [ -z "$wheels" ] || [ -d "$wheels" ] || refuse "--wheels must be a folder, got $wheels"
 
@@ -100,7 +100,7 @@ missing = [name for name in needed.split() if importlib.util.find_spec(name) is 
 if missing:
     sys.exit(f"measure_gpu_host.sh: this Python lacks {', '.join(missing)}; bring their wheels and name the folder with --wheels")
 END
-if [ "$device" = gpu ] && ! "$PYTHON" -c 'import sys; from overhead import host; sys.exit(not host.gpus())'; then
+if [ "$device" = gpu ] && ! "$PYTHON" -c 'import sys; from overhead.machine import host; sys.exit(not host.gpus())'; then
     fail "no NVIDIA GPU was found (nvidia-smi lists none); --device cpu measures the CPU"
 fi
 "$PYTHON" -m overhead doctor >&2
@@ -114,36 +114,38 @@ keep() { # the archive holds whole chapters only, and is replaced at once or not
 }
 
 needed() { # seconds for chapter $1, a fifth more than two cores of an EPYC take
-    local quick=40 longer=1
-    case $1 in 06) quick=192 ;; 05) quick=264 ;; 03) quick=96 ;; 07) quick=114 ;; 02) quick=34 ;; 04) quick=20 ;; esac
+    local quick longer=1
+    quick=$(awk -v number="$1" '$1 == number { print $2 }' <<<"$ranked")
     case $preset in workshop) longer=3 ;; full) longer=8 ;; esac
-    echo $((quick * longer))
+    echo $((quick * longer * 6 / 5))
 }
 
 export OVERHEAD_RUN=${OVERHEAD_RUN:-$(date +%s)-$$} # chapters of one run share one calibration
 chosen=auto
 [ "$device" = gpu ] || chosen=cpu
-known=" $("$PYTHON" -c 'from overhead.studies import STUDIES; print(*STUDIES)') "
+known=" $("$PYTHON" -c 'from overhead.chapters import CHAPTERS; print(*CHAPTERS)') "
 finished=() left_out=()
+ranked=$("$PYTHON" -m overhead.chapters gpu)
+[ -n "$chapters" ] || chapters=$(awk '{ print $1 }' <<<"$ranked" | paste -sd,)
 for number in ${chapters//,/ }; do
     [[ $known =~ \ ($number-[a-z-]+)\  ]] || continue
-    stem=${BASH_REMATCH[1]}
+    name=${BASH_REMATCH[1]}
     left=$((deadline - SECONDS))
     if ((left < $(needed "$number"))); then
-        left_out+=("$stem")
+        left_out+=("$name")
         continue
     fi
     began=$SECONDS
-    timeout --signal=INT --kill-after=20 "$left" "$PYTHON" -m overhead run "$stem" \
+    timeout --signal=INT --kill-after=20 "$left" "$PYTHON" -m overhead run "$name" \
         --host "$host" --preset "$preset" --device "$chosen" --results "$results" >&2 &
     child=$!
     if wait "$child"; then
-        finished+=("$stem")
+        finished+=("$name")
         keep
-        echo "$stem: $((SECONDS - began)) s" >&2
+        echo "$name: $((SECONDS - began)) s" >&2
     else
-        left_out+=("$stem")
-        echo "$stem: not finished after $((SECONDS - began)) s" >&2
+        left_out+=("$name")
+        echo "$name: not finished after $((SECONDS - began)) s" >&2
     fi
     child=""
 done

@@ -18,7 +18,7 @@ from contextlib import nullcontext
 
 import keras
 
-from overhead.data import load_mnist
+from overhead.problem.data import load_mnist
 
 try:
     import nvtx

@@ -7,9 +7,9 @@ import signal
 import hypothesis
 import pytest
 
-from overhead import data
-from overhead.data import Split
-from overhead.workload import Workload
+from overhead.problem import data
+from overhead.problem.data import Split
+from overhead.problem.workload import Workload
 
 # A test run that was started in the background ignores Ctrl-C, and so would the commands that the tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overhead import mlp
-from overhead.data import Split
 from overhead.loops import Declined, make
 from overhead.loops.cupy_ import OnGpu, usable_cupy
 from overhead.loops.cupy_fused import KERNELS, Kernel
 from overhead.loops.cupy_graph import BATCH_KERNELS, sgemm_arguments
-from overhead.workload import Workload
+from overhead.problem import mlp
+from overhead.problem.data import Split
+from overhead.problem.workload import Workload
 
 ALL_KERNELS = KERNELS | BATCH_KERNELS
 C_TYPES = {"float32": "float", "int32": "int"}

@@ -17,16 +17,17 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from overhead import figures, runner, tables
-from overhead.contestant import Contestant
-from overhead.data import Split
+from overhead.chapters import pages
+from overhead.chapters.base import Chapter
 from overhead.loops.base import Loop
 from overhead.loops.numpy_ import NumpyLoop
-from overhead.mlp import Params
-from overhead.records import Record
-from overhead.studies import pages
-from overhead.studies.base import Study
-from overhead.workload import Workload
+from overhead.measure import rounds as runner
+from overhead.measure.contestant import Contestant
+from overhead.problem.data import Split
+from overhead.problem.mlp import Params
+from overhead.problem.workload import Workload
+from overhead.records.record import Record
+from overhead.showing import figures, tables
 
 NAME = "Made-Up GPU 9000"
 STEP_S = 20e-6  # the device sleeps as long for each step
@@ -135,10 +136,10 @@ class Rounded(FakeGpu):
         return tuple(layer._replace(w=layer.w * 1.0003) for layer in super().fetch(state))
 
 
-class FakeSweep(Study, frozen=True, strict=True, extra="forbid"):
+class FakeSweep(Chapter, frozen=True, strict=True, extra="forbid"):
     """A chapter with the pretended GPU beside a loop on the CPU."""
 
-    stem: ClassVar[str] = "05-batch-sweep"
+    name: ClassVar[str] = "05-batch-sweep"
 
     def take(self, bench: runner.Bench) -> list[Record]:
         tiny = bench._replace(preset=bench.preset._replace(rounds=(2, 3), budget_s=5.0, target=0.5))

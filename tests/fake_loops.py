@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from overhead.contestant import Contestant
-from overhead.data import Split
 from overhead.loops.base import Declined, Loop
 from overhead.loops.numpy_ import NumpyLoop
-from overhead.mlp import Params
-from overhead.workload import Workload
+from overhead.measure.contestant import Contestant
+from overhead.problem.data import Split
+from overhead.problem.mlp import Params
+from overhead.problem.workload import Workload
 
 AT_IMPORT = {name: os.environ.get(name, "") for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "FAKE")}
 SEEN_PATH = "/somewhere/private/data.bin"

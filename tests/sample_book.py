@@ -13,10 +13,12 @@ from typing import Any
 import nbformat
 import numpy as np
 
-from overhead import book, execute, records
-from overhead.records import Record, Samples, Timing
-from overhead.studies.batch_sweep import BatchSweep
-from overhead.workload import Workload
+from overhead.book import build as book
+from overhead.book import execute
+from overhead.chapters.batch_sweep.chapter import BatchSweep
+from overhead.problem.workload import Workload
+from overhead.records import record as records
+from overhead.records.record import Record, Samples, Timing
 
 SWEEP = "05-batch-sweep"
 CPU_HOST, GPU_HOST = "cpu-box", "gpu-box"
@@ -66,8 +68,8 @@ def write_host(results: Path, host: str, found: list[Record], facts: dict[str, A
         nbformat.v4.new_markdown_cell("# Batch size\n\nHow much of the time is per step?"),
         code("# parameters\nhost: str = 'local'  # folder", tags=["parameters"]),
         code(f"# Parameters\nhost = '{host}'", tags=["injected-parameters"]),
-        chatty(code("records = study.measure()", tags=["remove-output"])),
-        *(chatty(code(f"study.{name}(records)", show(found))) for name, show in calls.items()),
+        chatty(code("records = chapter.measure()", tags=["remove-output"])),
+        *(chatty(code(f"chapter.{name}(records)", show(found))) for name, show in calls.items()),
     ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     language = {"name": "python", "pygments_lexer": "ipython3"}

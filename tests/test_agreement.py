@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead import agreement, data, mlp
-from overhead.agreement import LOSS_TOLERANCE, STEPS, TOLERANCES, Agreement, compare, diverged_at, diverged_step
-from overhead.data import Split
 from overhead.loops.numpy_ import NumpyLoop
-from overhead.mlp import Layer, Params
-from overhead.workload import Workload
+from overhead.measure import agreement
+from overhead.measure.agreement import LOSS_TOLERANCE, STEPS, TOLERANCES, Agreement, compare, diverged_at, diverged_step
+from overhead.problem import data, mlp
+from overhead.problem.data import Split
+from overhead.problem.mlp import Layer, Params
+from overhead.problem.workload import Workload
 
 LIMIT = math.log(10)  # mean loss of the constant prediction
 

@@ -13,17 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead import host, mlp, runner
-from overhead.cases import Case
-from overhead.contestant import Contestant, Worker, WorkerFailed
+from overhead.chapters.base import ParameterError, checkout
+from overhead.chapters.batch_sweep import anomalies, article, quality
+from overhead.chapters.batch_sweep import tables as batch_tables
+from overhead.chapters.batch_sweep.chapter import AXES, BatchSweep
 from overhead.loops import LOOPS
-from overhead.records import Record, Samples, Timing
-from overhead.runner import Bench, Preset
-from overhead.studies import anomalies, article, batch_tables, quality
-from overhead.studies.base import ParameterError, checkout
-from overhead.studies.batch_sweep import AXES, BatchSweep
-from overhead.worker import save_split
-from overhead.workload import TRAINING_IMAGES, Workload
+from overhead.machine import host
+from overhead.measure import rounds as runner
+from overhead.measure.case import Case
+from overhead.measure.contestant import Contestant, Worker, WorkerFailed
+from overhead.measure.rounds import Bench, Preset
+from overhead.measure.worker import save_split
+from overhead.problem import mlp
+from overhead.problem.workload import TRAINING_IMAGES, Workload
+from overhead.records.record import Record, Samples, Timing
 
 ROUNDS = 9
 SIZES = (32, 512, 4096)
@@ -91,23 +94,23 @@ def shown(name: str, records: list[Record]) -> str:
 
 @pytest.mark.parametrize("preset", ["quick", "workshop", "full"])
 def test_a_preset_changes_axis_points(preset):
-    study = BatchSweep.checked(preset=preset)
+    chapter = BatchSweep.checked(preset=preset)
 
-    assert study.sizes() == sorted(AXES[preset].batch_sizes)
-    assert set(study.loop_names()) <= set(LOOPS)
-    assert {32, 512, 4096} <= set(study.sizes())
+    assert chapter.sizes() == sorted(AXES[preset].batch_sizes)
+    assert set(chapter.loop_names()) <= set(LOOPS)
+    assert {32, 512, 4096} <= set(chapter.sizes())
     if preset == "full":
-        assert study.sizes() == [2**n for n in range(5, 13)]
+        assert chapter.sizes() == [2**n for n in range(5, 13)]
         assert {"keras-fit-tuned", "keras-jax-fit", "tf-step", "tf-epoch", "numpy-preallocated"} <= set(
-            study.loop_names()
+            chapter.loop_names()
         )
 
 
 def test_points_that_are_asked_for_are_measured_under_every_preset():
     for preset in AXES:
-        study = BatchSweep.checked(preset=preset, batch_sizes=[512, 32], loops=["numpy"])
-        assert study.sizes() == [32, 512]
-        assert study.loop_names() == ["numpy"]
+        chapter = BatchSweep.checked(preset=preset, batch_sizes=[512, 32], loops=["numpy"])
+        assert chapter.sizes() == [32, 512]
+        assert chapter.loop_names() == ["numpy"]
     assert BatchSweep.checked(batch_sizes="auto", loops="numpy") == BatchSweep.checked(loops=["numpy"])
 
 
@@ -148,7 +151,7 @@ def test_both_policies_are_measured_where_they_differ():
 # What is measured
 
 
-def measured(monkeypatch: pytest.MonkeyPatch, study: BatchSweep) -> tuple[list[Record], list[Case]]:
+def measured(monkeypatch: pytest.MonkeyPatch, chapter: BatchSweep) -> tuple[list[Record], list[Case]]:
     """What `take` makes of a runner that measures nothing, and the cases that it asked for."""
     asked: list[Case] = []
 
@@ -162,24 +165,24 @@ def measured(monkeypatch: pytest.MonkeyPatch, study: BatchSweep) -> tuple[list[R
     monkeypatch.setattr(runner, "time_cases", time_cases)
     monkeypatch.setattr(quality, "take", lambda *_: [])
     monkeypatch.setattr(host, "gpus", list)
-    bench = Bench(runner.PRESETS[study.preset], {"host": "made-up", "notebook": study.stem})
-    return study.take(bench), asked
+    bench = Bench(runner.PRESETS[chapter.preset], {"host": "made-up", "notebook": chapter.name})
+    return chapter.take(bench), asked
 
 
 @pytest.mark.parametrize("preset", ["quick", "workshop", "full"])
 def test_each_case_is_measured_once_and_switched_ones_are_no_rows_of_the_sweep(monkeypatch, preset):
-    study = BatchSweep.checked(preset=preset)
-    found, asked = measured(monkeypatch, study)
+    chapter = BatchSweep.checked(preset=preset)
+    found, asked = measured(monkeypatch, chapter)
 
     assert len({(case.contestant, case.workload) for case in asked}) == len(asked) == len(found)
-    rows = {(r.loop, (r.workload or {})["batch_size"]) for r in study.rows(found)}
-    for loop in study.loop_names():
-        for size in study.sizes():
+    rows = {(r.loop, (r.workload or {})["batch_size"]) for r in chapter.rows(found)}
+    for loop in chapter.loop_names():
+        for size in chapter.sizes():
             brief = {"numpy-per-image": (512, 4096), "keras-fit-validated": (512,)} if preset == "quick" else {}
             assert ((loop, size) in rows) == (size not in brief.get(loop, ()))
     for r in anomalies.of(found):
         assert r.loop in anomalies.COUNTED or preset != "quick"
-        assert (r.workload or {})["batch_size"] in (study.sizes()[0], study.sizes()[-1])
+        assert (r.workload or {})["batch_size"] in (chapter.sizes()[0], chapter.sizes()[-1])
     assert not {c.contestant.loop for c in asked if c.workload.remainder == "keep"} & {"floor-numpy", "numpy-per-image"}
 
 
@@ -387,9 +390,9 @@ def test_a_small_sweep_measures_switches_and_counts(monkeypatch, tmp_path):
         ),
     )  # fmt: skip
     tiny = Preset("quick", 0.5, 5.0, 1, (2, 2))
-    study = BatchSweep.checked(loops=["numpy"], batch_sizes=[512, 2048], devices=["cpu"])
+    chapter = BatchSweep.checked(loops=["numpy"], batch_sizes=[512, 2048], devices=["cpu"])
 
-    found = study.take(Bench(tiny, {"host": "here", "notebook": study.stem}))
+    found = chapter.take(Bench(tiny, {"host": "here", "notebook": chapter.name}))
 
     assert all(r.status == "ok" for r in found), [r.reason for r in found]
     assert {r.loop for r in anomalies.of(found)} == {"numpy", "numpy-preallocated"}
@@ -400,4 +403,4 @@ def test_a_small_sweep_measures_switches_and_counts(monkeypatch, tmp_path):
     if anomalies.page_faults(1) is not None:  # Linux
         faults = {r.loop: (r.model_extra or {})["page_faults"] for r in anomalies.of(found)}
         assert faults["numpy-preallocated"] == [0]
-    assert "2,048" in study.anomalies_table(found).text
+    assert "2,048" in chapter.anomalies_table(found).text

@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 import sample_book
-from overhead import book, fragments
-from overhead.book import BookError
+from overhead.book import build as book
+from overhead.book import fragments
+from overhead.book.build import BookError
+from overhead.chapters import CHAPTERS
+from overhead.chapters.base import checkout
 from overhead.loops import LOOPS
-from overhead.studies import STUDIES
-from overhead.studies.base import checkout
 from sample_book import CPU_HOST, GPU_HOST, SWEEP
 
 ROOT = checkout()
@@ -236,10 +237,10 @@ def add_a_widget(notebook: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (strip_all, r"\(study\.sentence\(records\)\) has no output"),
-        (strip_the_figure, r"\(study\.figure\(records\)\) has no output"),
-        (add_an_error, r"\(study\.table\(records\)\) ended in an error"),
-        (add_a_widget, r"\(study\.table\(records\)\) shows a widget"),
+        (strip_all, r"\(chapter\.sentence\(records\)\) has no output"),
+        (strip_the_figure, r"\(chapter\.figure\(records\)\) has no output"),
+        (add_an_error, r"\(chapter\.table\(records\)\) ended in an error"),
+        (add_a_widget, r"\(chapter\.table\(records\)\) shows a widget"),
     ],
 )
 def test_a_notebook_that_lost_its_outputs_is_named(results: Path, tmp_path: Path, change: Any, says: str) -> None:
@@ -409,7 +410,7 @@ def test_plain_shows_any_text_letter_by_letter(text: str) -> None:
 
 def test_every_chapter_that_the_prose_names_is_numbered_as_the_studies_are() -> None:
     named = {stem for page in (ROOT / "book").rglob("*.md") for stem in fragments.CHAPTER.findall(page.read_text())}
-    by_number = {stem[:2]: stem for stem in STUDIES}
+    by_number = {stem[:2]: stem for stem in CHAPTERS}
 
     assert named
     for stem in named:
@@ -430,7 +431,7 @@ def test_configuration_never_executes_a_notebook() -> None:
     assert {".venv", "_build"} <= set(configuration["exclude_patterns"])
 
 
-@pytest.mark.parametrize("source", ["study.table(records)", "a = 1\nf(a)\n"])
+@pytest.mark.parametrize("source", ["chapter.table(records)", "a = 1\nf(a)\n"])
 def test_a_cell_that_ends_in_an_expression_must_show_something(source: str) -> None:
     assert book.ends_in_expression(source)
 

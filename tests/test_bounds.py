@@ -9,7 +9,8 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 
-from overhead.bounds import (
+from overhead.loops.base import STEP_OPS
+from overhead.problem.bounds import (
     PEAK_TOO_LOW,
     bound,
     epoch_flops,
@@ -22,9 +23,8 @@ from overhead.bounds import (
     step_bytes,
     step_flops,
 )
-from overhead.loops.base import STEP_OPS
-from overhead.peaks import PEAKS, device
-from overhead.workload import Workload
+from overhead.problem.peaks import PEAKS, device
+from overhead.problem.workload import Workload
 
 ARTICLE = Workload()  # 784-128-10 at 32, 48,000 images
 SHAPES = [

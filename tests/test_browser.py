@@ -10,7 +10,7 @@ import pytest
 
 import chromium
 import sample_book
-from overhead.book import PROSE
+from overhead.book.build import PROSE
 from sample_book import CPU_HOST, GPU_HOST, SWEEP
 
 pytestmark = pytest.mark.skipif(chromium.BINARY is None, reason="no Chromium on this machine")

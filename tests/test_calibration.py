@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from overhead import calibration, probes, probing, timing
-from overhead.calibration import NoCalibration
 from overhead.cli import cli
-from overhead.contestant import Contestant
-from overhead.probes import Probe
-from overhead.probing import Ask
-from overhead.records import Record, Samples, Timing
-from overhead.workload import Workload
+from overhead.machine import timer as timers
+from overhead.measure import calibration, probes, probing
+from overhead.measure.calibration import NoCalibration
+from overhead.measure.contestant import Contestant
+from overhead.measure.probes import Probe
+from overhead.measure.probing import Ask
+from overhead.problem.workload import Workload
+from overhead.records.record import Record, Samples, Timing
 
 
 def probe_record(loop: str, device: str, kind: str, name: str, us: float, *, threads: int = 2, flops: int = 0,
@@ -119,31 +120,31 @@ def test_one_run_measures_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(probing, "measure", measure)
     monkeypatch.setenv(calibration.RUN, "this run")
-    first = calibration.for_study("here", ["cpu"], None, tmp_path)  # type: ignore[arg-type]
-    second = calibration.for_study("here", ["cpu"], None, tmp_path)  # type: ignore[arg-type]
+    first = calibration.for_chapter("here", ["cpu"], None, tmp_path)  # type: ignore[arg-type]
+    second = calibration.for_chapter("here", ["cpu"], None, tmp_path)  # type: ignore[arg-type]
     assert [r.as_json() for r in second] == [r.as_json() for r in first]
     assert len(asked) == 1
 
     also = [Ask(Contestant("numpy"), ("micro",))]
-    calibration.for_study("here", ["cpu"], None, tmp_path, also)  # type: ignore[arg-type]
+    calibration.for_chapter("here", ["cpu"], None, tmp_path, also)  # type: ignore[arg-type]
     assert asked[1] == ["numpy"]
 
     monkeypatch.setenv(calibration.RUN, "the next run")
-    calibration.for_study("here", ["cpu"], None, tmp_path)  # type: ignore[arg-type]
+    calibration.for_chapter("here", ["cpu"], None, tmp_path)  # type: ignore[arg-type]
     assert len(asked) == 3
 
 
 def test_a_kept_calibration_of_another_machine_is_measured_again(tmp_path, monkeypatch):
     monkeypatch.setattr(probing, "measure", lambda *_: calibrated())
     monkeypatch.setenv(calibration.RUN, "this run")
-    calibration.for_study("here", ["cpu"], None, tmp_path)  # type: ignore[arg-type]
+    calibration.for_chapter("here", ["cpu"], None, tmp_path)  # type: ignore[arg-type]
     path = tmp_path / "here" / calibration.FILE
     content = json.loads(path.read_text())
     content["host"]["cpu_model"] = "another"
     content["records"] = []
     path.write_text(json.dumps(content))
 
-    assert len(calibration.for_study("here", ["cpu"], None, tmp_path)) == len(calibrated())  # type: ignore[arg-type]
+    assert len(calibration.for_chapter("here", ["cpu"], None, tmp_path)) == len(calibrated())  # type: ignore[arg-type]
 
 
 def test_what_is_asked_of_one_contestant_needs_one_process():
@@ -172,8 +173,8 @@ def test_waiting_after_each_call_costs_the_waits():
     """A probe whose wait takes time shows it once a call under "each", once a block under "end"."""
 
     def spend(ns: int) -> None:
-        end = timing.clock() + ns
-        while timing.clock() < end:
+        end = timers.clock() + ns
+        while timers.clock() < end:
             pass
 
     probe = Probe("made-up", "floor", "…", lambda: spend(20_000), lambda: spend(100_000))
@@ -188,23 +189,23 @@ def test_a_pause_before_each_call_is_not_counted():
     """What is paced is timed call by call, its waits included and its pauses left out."""
 
     def spend(ns: int) -> None:
-        end = timing.clock() + ns
-        while timing.clock() < end:
+        end = timers.clock() + ns
+        while timers.clock() < end:
             pass
 
     paused: list[int] = []
-    last = [timing.clock()]
+    last = [timers.clock()]
 
     def call() -> None:
-        paused.append(timing.clock() - last[0])
+        paused.append(timers.clock() - last[0])
         spend(20_000)
 
     def wait() -> None:
         spend(10_000)
-        last[0] = timing.clock()
+        last[0] = timers.clock()
 
-    start = timing.clock()
+    start = timers.clock()
     timed = probes.time_probe(Probe("made-up", "floor", "…", call, wait), 1e-3, 1, 10, ("paced",), 50_000)
-    elapsed = timing.clock() - start
+    elapsed = timers.clock() - start
     assert min(paused[1:]) >= 50_000
     assert 10 * 30_000 <= timed["paced_ns"][0] <= elapsed - 10 * 50_000

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overhead import census, loops, mlp
-from overhead.census import COUNTS, calls, faults, program_counts
-from overhead.data import Split
-from overhead.workload import Workload
+from overhead import loops
+from overhead.measure import census
+from overhead.measure.census import COUNTS, calls, faults, program_counts
+from overhead.problem import mlp
+from overhead.problem.data import Split
+from overhead.problem.workload import Workload
 
 LOOPS = ("numpy", "numpy-preallocated", "jax-step", "jax-epoch")
 PROCESSES = 10

@@ -18,8 +18,9 @@ import click
 import psutil
 import pytest
 
-from overhead import cli, host
+from overhead import cli
 from overhead.cli import main
+from overhead.machine import host
 
 TESTS = Path(__file__).parent
 

@@ -7,12 +7,17 @@ import re
 
 import pytest
 
-from overhead import experiments, records, runner, selfcheck, stats, tables
-from overhead.experiments import PAIRS, SHARES, Sizes
-from overhead.records import Record
-from overhead.studies import clocks
-from overhead.studies.base import ParameterError
-from overhead.studies.clocks import Clocks
+from overhead.chapters.base import ParameterError
+from overhead.chapters.clocks import chapter as clocks
+from overhead.chapters.clocks.chapter import Clocks
+from overhead.harness import experiments
+from overhead.harness import self_check as selfcheck
+from overhead.harness.experiments import PAIRS, SHARES, Sizes
+from overhead.measure import rounds as runner
+from overhead.records import record as records
+from overhead.records import stats
+from overhead.records.record import Record
+from overhead.showing import tables
 
 PARTS = ["timer", "itself", "slowdown", "waiting", "looking", "beside", "cold"]
 
@@ -20,14 +25,14 @@ PARTS = ["timer", "itself", "slowdown", "waiting", "looking", "beside", "cold"]
 @pytest.fixture(scope="module")
 def taken(tmp_path_factory):
     """The chapter's records, really measured, as few as there can be, and without other frameworks than NumPy."""
-    study = Clocks()
+    chapter = Clocks()
     few = Sizes(comparisons=3, fresh=1, trials=1, trial_s=0.0, loads=1, fakes=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(clocks.SIZES, "quick", few)
         patch.setattr(clocks, "ASYNCHRONOUS", [])
         patch.setattr(experiments, "LOAD_PAIRS", 6)
         patch.setattr(experiments, "LONG_MS", 2.0)
-        found = study.take(runner.Bench(study.settings, study.provenance(), force=True))
+        found = chapter.take(runner.Bench(chapter.settings, chapter.provenance(), force=True))
     path = tmp_path_factory.mktemp("results") / "00-clocks.jsonl"
     records.write(path, found)
     return records.read(path)
@@ -70,9 +75,9 @@ def test_steps_of_a_slowed_arm_are_those_of_the_other(taken):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_every_part_has_one_sentence_to_remember_and_one_figure(taken, part):
-    study = Clocks()
-    text = getattr(study, part)(taken).text
-    figure = getattr(study, f"{part}_figure")(taken)
+    chapter = Clocks()
+    text = getattr(chapter, part)(taken).text
+    figure = getattr(chapter, f"{part}_figure")(taken)
 
     assert text.count("**To remember: ") == 1
     assert re.search(r"\d", text)
@@ -83,15 +88,15 @@ def test_every_part_has_one_sentence_to_remember_and_one_figure(taken, part):
 
 
 def test_numbers_on_the_page_are_the_records_own(taken):
-    study = Clocks()
+    chapter = Clocks()
     quiet = selfcheck.load_ratios(taken)[0]
     timer = taken[0].model_extra["timer"]
 
-    assert tables.interval(quiet) in study.beside(taken).text
-    assert f"{timer['pair_cost_ns']:.0f} ns" in study.timer(taken).text
-    assert f"{selfcheck.different(selfcheck.comparisons(taken))} of 3 comparisons" in study.itself(taken).text
-    sums = study.looking_frame(taken)
-    assert tables.interval(sums["the same calls, one wait"]) in study.looking(taken).text
+    assert tables.interval(quiet) in chapter.beside(taken).text
+    assert f"{timer['pair_cost_ns']:.0f} ns" in chapter.timer(taken).text
+    assert f"{selfcheck.different(selfcheck.comparisons(taken))} of 3 comparisons" in chapter.itself(taken).text
+    sums = chapter.looking_frame(taken)
+    assert tables.interval(sums["the same calls, one wait"]) in chapter.looking(taken).text
     assert sums["thirteen empty pairs of readings"].median < sums["the same calls, one wait"].median
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overhead import data
-from overhead.data import DataError, Dataset, load_idx, load_mnist, load_npz, split
-from overhead.workload import Workload
+from overhead.problem import data
+from overhead.problem.data import DataError, Dataset, load_idx, load_mnist, load_npz, split
+from overhead.problem.workload import Workload
 
 CLASS_COUNTS = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
 # What `split` gave when it was written down.

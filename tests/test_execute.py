@@ -13,17 +13,19 @@ from typing import Any
 import nbformat
 import pytest
 
-from overhead import execute, host, records
-from overhead.execute import NotebookFailed, is_complete, pair_fault
-from overhead.runner import measuring
-from overhead.studies.base import ParameterError
-from overhead.studies.batch_sweep import BatchSweep
+from overhead.book import execute
+from overhead.book.execute import NotebookFailed, is_complete, pair_fault
+from overhead.chapters.base import ParameterError
+from overhead.chapters.batch_sweep.chapter import BatchSweep
+from overhead.machine import host
+from overhead.measure.rounds import measuring
+from overhead.records import record as records
 
 ROOT = Path(__file__).resolve().parents[1]
 STEM = "05-batch-sweep"
 OLD = Path(__file__).parent / "data" / "records-schema-1.jsonl"
 
-# What a study does last, with records of another day.
+# What a chapter does last, with records of another day.
 WRITES = f"""
 import os, pathlib, shutil
 from overhead import records
@@ -120,7 +122,7 @@ def test_what_was_never_measured_has_no_page_to_make_anew(results):
         execute.again(STEM, "other", results)
 
 
-def test_a_study_that_is_given_its_records_measures_nothing(results, tmp_path, monkeypatch):
+def test_a_chapter_that_is_given_its_records_measures_nothing(results, tmp_path, monkeypatch):
     staging = tmp_path / "staging"
     staging.mkdir()
     for name, value in (("KEPT", "1"), ("RESULTS", str(results)), ("STAGING", str(staging))):

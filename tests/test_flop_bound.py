@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from overhead.records import Record, Samples, Timing
-from overhead.studies import micro
-from overhead.studies.base import ParameterError
-from overhead.studies.flop_bound import FlopBound
+from overhead.chapters import micro
+from overhead.chapters.base import ParameterError
+from overhead.chapters.flop_bound.chapter import FlopBound
+from overhead.records.record import Record, Samples, Timing
 from test_calibration import calibrated, probe_record
 from test_per_op import backend
 
@@ -69,9 +69,9 @@ def test_every_part_has_words_or_rows(records, part):
 
 @pytest.mark.parametrize("records", [CPU_HOST, GPU_HOST], ids=["cpu host", "gpu host"])
 def test_figures_show_every_backend(records):
-    study = FlopBound()
+    chapter = FlopBound()
 
-    roof, crossed = study.roofline(records), study.crossed_figure(records)
+    roof, crossed = chapter.roofline(records), chapter.crossed_figure(records)
     assert "numpy (cpu) z1" in roof.alt  # type: ignore[union-attr]
     assert ("cupy (gpu) z1" in roof.alt) == (records is GPU_HOST)  # type: ignore[union-attr]
     for figure in (roof, crossed):
@@ -164,9 +164,9 @@ def test_flops_are_those_of_xlas_own_count():
     It adds the elementwise work: the update alone is two FLOPs a parameter, which is 1.6 % of the step at batch 32.
     """
     jax = pytest.importorskip("jax")
-    from overhead import bounds, mlp
     from overhead.loops.jax_ import step
-    from overhead.workload import Workload
+    from overhead.problem import bounds, mlp
+    from overhead.problem.workload import Workload
 
     workload = Workload()
     params = tuple((w, b) for w, b in mlp.init(workload))

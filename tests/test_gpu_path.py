@@ -16,15 +16,18 @@ import pytest
 
 import fake_gpu
 from fake_gpu import NAME, contestant, install_driver, tell
-from overhead import book, fragments, gpus, host, records
-from overhead.contestant import TF32, Contestant, Worker, WorkerFailed, environment
-from overhead.disturbance import GpuWatch
-from overhead.faults import explain
+from overhead.book import build as book
+from overhead.book import fragments
+from overhead.chapters.base import ParameterError
 from overhead.loops import Declined
-from overhead.records import Record
-from overhead.runner import Bench, Preset, run_cases
-from overhead.studies.base import ParameterError
-from overhead.workload import Workload
+from overhead.machine import gpus, host
+from overhead.machine.disturbance import GpuWatch
+from overhead.measure.contestant import TF32, Contestant, Worker, WorkerFailed, environment
+from overhead.measure.reasons import explain
+from overhead.measure.rounds import Bench, Preset, run_cases
+from overhead.problem.workload import Workload
+from overhead.records import record as records
+from overhead.records.record import Record
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the pretended driver is a script")
 
@@ -33,7 +36,7 @@ SCRIPT = ROOT / "scripts" / "measure_gpu_host.sh"
 TINY = Preset("tiny", 0.5, 10.0, 1, (2, 3))
 BENCH = Bench(TINY, {"host": "here", "notebook": "none"})
 SMALL = [Workload(images=640), Workload(images=640, batch_size=64), Workload(images=640, batch_size=20)]
-STEM = fake_gpu.FakeSweep.stem
+STEM = fake_gpu.FakeSweep.name
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -66,9 +69,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Record], Path]
             metadata={"tags": ["parameters"]},
         ),
         nbformat.v4.new_code_cell("import fake_gpu\nstudy = fake_gpu.FakeSweep.from_notebook(globals())"),
-        nbformat.v4.new_code_cell("records = study.measure()", metadata={"tags": ["remove-output"]}),
-        nbformat.v4.new_code_cell("study.figure(records)"),
-        nbformat.v4.new_code_cell("study.table(records)"),
+        nbformat.v4.new_code_cell("records = chapter.measure()", metadata={"tags": ["remove-output"]}),
+        nbformat.v4.new_code_cell("chapter.figure(records)"),
+        nbformat.v4.new_code_cell("chapter.table(records)"),
     ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     language = {"name": "python", "pygments_lexer": "ipython3"}
@@ -133,12 +136,12 @@ def test_a_loop_that_fell_back_is_never_a_gpu_row(driver):
 
 
 def test_auto_measures_both_devices_and_only_the_cpu_where_the_gpu_is_hidden(driver, monkeypatch):
-    study = fake_gpu.FakeSweep.checked()
-    assert study.usable_devices() == ["cpu", "gpu"]
+    chapter = fake_gpu.FakeSweep.checked()
+    assert chapter.usable_devices() == ["cpu", "gpu"]
     assert fake_gpu.FakeSweep.checked(devices=["gpu"]).usable_devices() == ["gpu"]
     for nothing in ("", "-1", "-1,0"):
         monkeypatch.setenv(gpus.VISIBLE, nothing)
-        assert study.usable_devices() == ["cpu"]
+        assert chapter.usable_devices() == ["cpu"]
         with pytest.raises(ParameterError, match="got gpu: no NVIDIA GPU was found"):
             fake_gpu.FakeSweep.checked(devices=["gpu"]).usable_devices()
         (warned,) = host.gpu_warnings({})

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead import host
-from overhead.host import blas_warnings, isa_warnings
+from overhead.machine import host
+from overhead.machine.host import blas_warnings, isa_warnings
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
 

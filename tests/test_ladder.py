@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead import host, stats
-from overhead.cases import Case
-from overhead.contestant import TF32, Contestant, WorkerFailed
+from overhead.chapters.base import ParameterError
+from overhead.chapters.ladder.chapter import RUNGS, OverheadLadder, count_text, keep_census, payback
 from overhead.loops import LOOPS
-from overhead.records import Record, Samples, Timing
-from overhead.studies.base import ParameterError
-from overhead.studies.ladder import RUNGS, OverheadLadder, count_text, keep_census, payback
-from overhead.workload import Workload
+from overhead.machine import host
+from overhead.measure.case import Case
+from overhead.measure.contestant import TF32, Contestant, WorkerFailed
+from overhead.problem.workload import Workload
+from overhead.records import stats
+from overhead.records.record import Record, Samples, Timing
 
 ROUNDS = 11
 # Seconds an epoch: each rung half of the rung below, but for numpy-preallocated, which does not help.
@@ -115,11 +116,11 @@ def test_a_rung_whose_lower_one_was_not_measured_says_so():
 
 
 def test_a_rung_that_does_not_help_is_shown_as_such():
-    study = OverheadLadder()
+    chapter = OverheadLadder()
 
-    assert "numpy-preallocated over numpy" in study.sentence(CPU_HOST).text
-    assert "does not help: no difference shown" in study.table(CPU_HOST).text
-    assert "jax-epoch over" not in study.sentence(CPU_HOST).text.partition("Rungs that do not help")[2]
+    assert "numpy-preallocated over numpy" in chapter.sentence(CPU_HOST).text
+    assert "does not help: no difference shown" in chapter.table(CPU_HOST).text
+    assert "jax-epoch over" not in chapter.sentence(CPU_HOST).text.partition("Rungs that do not help")[2]
 
 
 def test_a_slower_rung_is_named_slower_and_never_paid_back():
@@ -157,15 +158,15 @@ def test_paying_back_takes_no_negative_time(below_s, seconds):
 
 @pytest.mark.parametrize("records", [CPU_HOST, GPU_HOST, CPU_HOST[:1]], ids=["cpu host", "gpu host", "one rung"])
 def test_every_part_of_the_page_can_be_shown(records):
-    study = OverheadLadder()
-    shown = [study.table(records).text, study.census_table(records).text, study.sentence(records).text]
+    chapter = OverheadLadder()
+    shown = [chapter.table(records).text, chapter.census_table(records).text, chapter.sentence(records).text]
 
     assert all("nan" not in text.lower() and "None" not in text for text in shown)
     for r in records:
         if r.loop in LOOPS:
             assert r.loop in shown[0]
-            assert r.loop in study.figure(records).alt
-    assert len(study.figure(records)._render(True, "png")) > 5_000
+            assert r.loop in chapter.figure(records).alt
+    assert len(chapter.figure(records)._render(True, "png")) > 5_000
     assert "batch size 32" in shown[0]
     assert "threads 2" in shown[0]
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from overhead.records import Record
-from overhead.studies import rate_figures, rate_tables
-from overhead.studies.base import ParameterError
-from overhead.studies.learning_rates import SHAPES, LearningRates, source
+from overhead.chapters.base import ParameterError
+from overhead.chapters.learning_rates import figures as rate_figures
+from overhead.chapters.learning_rates import tables as rate_tables
+from overhead.chapters.learning_rates.chapter import SHAPES, LearningRates, source
+from overhead.problem.workload import Workload
+from overhead.records.record import Record
 from overhead.sweep.passing import WAYS
-from overhead.workload import Workload
 
 STUDY = LearningRates.checked(learning_rates=[0.01, 0.1, 10.0], models=[1, 4])
 

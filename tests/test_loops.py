@@ -17,11 +17,11 @@ import pytest
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")  # before anything imports Keras
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from overhead import data
 from overhead.loops import FLOORS, LOOPS, Declined, make
 from overhead.loops.base import STEP_OPS, Loop
-from overhead.mlp import flat, init, reference_steps, relative_error, unflat
-from overhead.workload import Workload
+from overhead.problem import data
+from overhead.problem.mlp import flat, init, reference_steps, relative_error, unflat
+from overhead.problem.workload import Workload
 
 STEPS = 20
 TOLERANCE = 1e-5  # the design's, in float32; correct loops stay below 1e-6

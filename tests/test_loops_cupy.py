@@ -16,12 +16,12 @@ from cupy_stand_in import (
     on_host,
     reference,
 )
-from overhead import data, mlp
-from overhead.data import Split
 from overhead.loops import Declined, make
 from overhead.loops.base import STEP_OPS
 from overhead.loops.cupy_ import matmul_precision, usable_cupy
-from overhead.workload import Workload
+from overhead.problem import data, mlp
+from overhead.problem.data import Split
+from overhead.problem.workload import Workload
 
 BATCHED = ["cupy", "cupy-fused", "cupy-graph"]
 WORKLOADS = {

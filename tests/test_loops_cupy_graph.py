@@ -27,11 +27,11 @@ from cupy_stand_in import (
     reference,
     source,
 )
-from overhead import data, mlp
-from overhead.data import Split
 from overhead.loops import Declined, cupy_graph
 from overhead.loops.cupy_fused import KERNELS
-from overhead.workload import Workload
+from overhead.problem import data, mlp
+from overhead.problem.data import Split
+from overhead.problem.workload import Workload
 
 
 def test_a_step_is_one_launch_of_seventeen_kernels(tiny_workload: Workload, tiny_data: Split) -> None:

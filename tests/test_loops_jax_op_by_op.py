@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overhead import data, mlp
-from overhead.data import Split
 from overhead.loops import Declined, make
 from overhead.loops.base import STEP_OPS
-from overhead.workload import Workload
+from overhead.problem import data, mlp
+from overhead.problem.data import Split
+from overhead.problem.workload import Workload
 
 jax = pytest.importorskip("jax", reason="needs JAX")
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead import mlp
-from overhead.mlp import Layer, Params
-from overhead.workload import Workload
+from overhead.problem import mlp
+from overhead.problem.mlp import Layer, Params
+from overhead.problem.workload import Workload
 
 
 def small(layers=(6, 5, 4, 3), batch=7, seed=0) -> tuple[Params, np.ndarray, np.ndarray]:

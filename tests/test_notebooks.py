@@ -14,9 +14,9 @@ from typing import Any
 import nbformat
 import pytest
 
-from overhead import records
-from overhead.studies import STUDIES, study
-from overhead.studies.base import ParameterError, injected_values
+from overhead.chapters import CHAPTERS, chapter_of
+from overhead.chapters.base import ParameterError, injected_values
+from overhead.records import record as records
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"
@@ -130,25 +130,25 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def as_injected(stem: str, **injected: Any) -> Any:
-    """The study of a notebook with `injected` below its parameters, as papermill writes them."""
+    """The chapter of a notebook with `injected` below its parameters, as papermill writes them."""
     source = nbformat.read(NOTEBOOKS / f"{stem}.ipynb", 4)
     (tagged,) = [cell for cell in source.cells if "parameters" in cell.metadata.get("tags", [])]
     cell = "# Parameters\n" + "".join(f"{name} = {_literal(value)}\n" for name, value in injected.items())
-    namespace: dict[str, Any] = {"In": ["", tagged.source, cell, "from overhead import studies"]}
+    namespace: dict[str, Any] = {"In": ["", tagged.source, cell, "from overhead import chapters"]}
     exec(tagged.source, namespace)
     exec(cell, namespace)
-    return study(stem).from_notebook(namespace)
+    return chapter_of(stem).from_notebook(namespace)
 
 
 def _literal(value: Any) -> str:
     return f"float('{value}')" if isinstance(value, float) and value != value else repr(value)
 
 
-@pytest.mark.parametrize("stem", STUDIES)
-def test_a_notebook_declares_what_its_study_takes_with_the_same_defaults(stem, nowhere):
+@pytest.mark.parametrize("stem", CHAPTERS)
+def test_a_notebook_declares_what_its_chapter_takes_with_the_same_defaults(stem, nowhere):
     given = as_injected(stem)
-    assert given == study(stem).checked()
-    for name in study(stem).model_fields:  # every declared name once: no false alarm
+    assert given == chapter_of(stem).checked()
+    for name in chapter_of(stem).model_fields:  # every declared name once: no false alarm
         assert as_injected(stem, **{name: getattr(given, name)}) == given
 
 

@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead import loops, mlp, stats, timing
+from overhead import loops
+from overhead.chapters.per_op.chapter import BACKENDS, PerOp, difference_interval
 from overhead.loops.base import STEP_OPS, Op, nothing_to_wait_for
-from overhead.records import Record, Samples, Timing
-from overhead.studies.per_op import BACKENDS, PerOp, difference_interval
-from overhead.workload import Workload
+from overhead.measure import clock as timing
+from overhead.problem import mlp
+from overhead.problem.workload import Workload
+from overhead.records import stats
+from overhead.records.record import Record, Samples, Timing
 
 STEPS, TURNS = 10, 6
 
@@ -65,19 +68,19 @@ def test_the_cost_of_measuring_is_the_waits_and_the_readings():
 
 @pytest.mark.parametrize("records", [CPU_HOST, GPU_HOST], ids=["cpu host", "gpu host"])
 def test_every_part_of_the_page_shows_every_backend(records):
-    study = PerOp()
+    chapter = PerOp()
     backends = {f"{r.loop} ({r.device})" for r in records}
 
-    shown = [study.table(records).text, study.groups_table(records).text, study.steps_table(records).text]
-    shown += [study.sentence(records).text, study.figure(records).alt, study.steps_figure(records).alt]
+    shown = [chapter.table(records).text, chapter.groups_table(records).text, chapter.steps_table(records).text]
+    shown += [chapter.sentence(records).text, chapter.figure(records).alt, chapter.steps_figure(records).alt]
 
     for part in shown:
         assert all(name in part for name in backends)
         assert "nan" not in part.lower()
-    assert len(study.figure(records)._render(True, "png")) > 10_000
-    assert len(study.steps_figure(records)._render(False, "png")) > 5_000
-    assert "n = 60 steps a backend in turns of 50" in study.table(records).text
-    assert "batch size 32; threads 2" in study.table(records).text
+    assert len(chapter.figure(records)._render(True, "png")) > 10_000
+    assert len(chapter.steps_figure(records)._render(False, "png")) > 5_000
+    assert "n = 60 steps a backend in turns of 50" in chapter.table(records).text
+    assert "batch size 32; threads 2" in chapter.table(records).text
 
 
 def test_the_gap_is_split_by_library_waiting_and_device():

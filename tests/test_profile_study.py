@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from overhead.figures import Figure
-from overhead.records import Record
-from overhead.runner import PRESETS, Bench
-from overhead.studies import profile
-from overhead.studies.profile import Profile
+from overhead.chapters.profile import chapter as profile
+from overhead.chapters.profile.chapter import Profile
+from overhead.measure.rounds import PRESETS, Bench
+from overhead.records.record import Record
+from overhead.showing.figures import Figure
 
 STUDY = Profile.checked(images=640)
 PROVENANCE = {"host": "here", "notebook": "04-profile"}

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead import runner
-from overhead.contestant import WorkerFailed
-from overhead.records import Record, dumps
-from overhead.runner import Bench
-from overhead.studies import quality, quality_tables
-from overhead.studies.quality import EPOCHS, ON_GRID, TARGET, TIMED, UPDATES, Plan
-from overhead.workload import Workload
+from overhead.chapters.batch_sweep import quality, quality_tables
+from overhead.chapters.batch_sweep.quality import EPOCHS, ON_GRID, TARGET, TIMED, UPDATES, Plan
+from overhead.measure import rounds as runner
+from overhead.measure.contestant import WorkerFailed
+from overhead.measure.rounds import Bench
+from overhead.problem.workload import Workload
+from overhead.records.record import Record, dumps
 
 PROVENANCE = {"host": "here", "notebook": "05-batch-sweep"}
 TEXTS = ("table", "rates_table", "updates_table", "sentence")

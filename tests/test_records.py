@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from overhead import records
-from overhead.records import MAX_FILE_BYTES, SCHEMA, Record, RecordError, Samples, Timing
+from overhead.records import record as records
+from overhead.records.record import MAX_FILE_BYTES, SCHEMA, Record, RecordError, Samples, Timing
 
 OLD = Path(__file__).parent / "data" / "records-schema-1.jsonl"
 

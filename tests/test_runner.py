@@ -20,12 +20,13 @@ import pytest
 
 import fake_loops
 from fake_loops import contestant
-from overhead import records, runner
-from overhead.contestant import STOPPABLE, Contestant
-from overhead.fake_device import LATENCY_S
-from overhead.records import Record
-from overhead.runner import Bench, Busy, Preset, Turn, measuring, run_cases, time_cases, time_epochs
-from overhead.workload import Workload
+from overhead.harness.fake_device import LATENCY_S
+from overhead.measure import rounds as runner
+from overhead.measure.contestant import STOPPABLE, Contestant
+from overhead.measure.rounds import Bench, Busy, Preset, Turn, measuring, run_cases, time_cases, time_epochs
+from overhead.problem.workload import Workload
+from overhead.records import record as records
+from overhead.records.record import Record
 
 TINY = Preset("tiny", 0.5, 20.0, 1, (2, 3))
 PROVENANCE = {"host": "here", "notebook": "none"}
@@ -57,8 +58,8 @@ def found(small: list[Workload]) -> dict[tuple[str, int], Record]:
     """One run of every odd loop together, on two workloads."""
     contestants = [contestant(name) for name in ODD] + [
         contestant("Steady", "gpu"),
-        Contestant("overhead.fake_device:Synchronised", "cpu", 1),
-        Contestant("overhead.fake_device:Unsynchronised", "cpu", 1),
+        Contestant("overhead.harness.fake_device:Synchronised", "cpu", 1),
+        Contestant("overhead.harness.fake_device:Unsynchronised", "cpu", 1),
         Contestant("numpy", "cpu", 1),
         Contestant("floor-numpy", "cpu", 1),
     ]

@@ -14,11 +14,18 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead import cli, disturbance, experiments, runner, selfcheck, stats, timing
-from overhead.experiments import PAIRS, SHARES, Sizes
+from overhead import cli
+from overhead.harness import experiments
+from overhead.harness import self_check as selfcheck
+from overhead.harness.experiments import PAIRS, SHARES, Sizes
 from overhead.loops.base import Op, nothing_to_wait_for
-from overhead.records import Record, Samples, Timing
-from overhead.timing import Arm, Slowed
+from overhead.machine import disturbance
+from overhead.machine import timer as timers
+from overhead.measure import clock as timing
+from overhead.measure import rounds as runner
+from overhead.measure.clock import Arm, Slowed
+from overhead.records import stats
+from overhead.records.record import Record, Samples, Timing
 
 NAMES = [
     "a-a", *(f"injection-{percent}" for percent in SHARES), "coverage", "unsynchronised", "load", "timer",
@@ -215,7 +222,7 @@ def test_beside_a_load_only_one_way_of_comparing_may_move(together, apart, passe
 
 def test_a_contestant_that_was_given_a_time_was_not_caught():
     refused = {"status": "failed", "reason": "returned before the device was done"}
-    fake, honest = "overhead.fake_device:Unsynchronised", "overhead.fake_device:Synchronised"
+    fake, honest = "overhead.harness.fake_device:Unsynchronised", "overhead.harness.fake_device:Synchronised"
     caught = record(None, fake, timed=False, **refused)
     fair = record(None, honest, wall=[[0.05]])
 
@@ -256,10 +263,10 @@ def test_a_clock_that_stands_still_at_first_gives_no_zero_infinity_or_nan(stuck)
     values = [
         *(ns for op in timing.measure_ops(nothing, 5, selfcheck.standing_clock(stuck)) for ns in op),
         *timing.measure_unread(nothing, 5, selfcheck.standing_clock(stuck)),
-        timing.pair_cost_ns(50, selfcheck.standing_clock(stuck)),
-        timing.resolution_ns(50, selfcheck.standing_clock(stuck)),
+        timers.pair_cost_ns(50, selfcheck.standing_clock(stuck)),
+        timers.resolution_ns(50, selfcheck.standing_clock(stuck)),
         *timing.measure(fake, None, 1, selfcheck.standing_clock(stuck))[1][1:],  # type: ignore[arg-type]
-        *timing.timer(selfcheck.standing_clock(stuck)),
+        *timers.measured(selfcheck.standing_clock(stuck)),
     ]
 
     assert all(math.isfinite(value) and value > 0 for value in values)
@@ -278,16 +285,16 @@ def test_a_coarse_clock_gives_at_least_its_step():
 def test_a_clock_that_never_moves_is_named(monkeypatch):
     monkeypatch.setattr(timing, "READINGS", 1000)
 
-    with pytest.raises(timing.ClockStandsStill, match="must move within 1,000 readings, got 7 ns"):
-        timing.timer(lambda: 7)
+    with pytest.raises(timers.ClockStandsStill, match="must move within 1,000 readings, got 7 ns"):
+        timers.measured(lambda: 7)
 
 
 def test_the_clock_s_cost_is_taken_off_short_ops_only():
-    assert timing.net([150.0, 250.0], 50, 100) == [100.0, 200.0]
-    assert timing.net([9_999.0], 50, 100) == [9_949.0]
-    assert timing.net([10_000.0], 50, 100) == [10_000.0]  # a hundred pairs
-    assert timing.net([50.0, 20.0], 50, 100) == [0.5, 0.2]  # too short for this clock, but not nothing
-    assert timing.net([], 50, 100) == []
+    assert timers.net([150.0, 250.0], 50, 100) == [100.0, 200.0]
+    assert timers.net([9_999.0], 50, 100) == [9_949.0]
+    assert timers.net([10_000.0], 50, 100) == [10_000.0]  # a hundred pairs
+    assert timers.net([50.0, 20.0], 50, 100) == [0.5, 0.2]  # too short for this clock, but not nothing
+    assert timers.net([], 50, 100) == []
 
 
 def test_a_record_that_knows_its_clock_shows_ops_without_it():
@@ -326,8 +333,8 @@ def perfect_host():
         "in_fresh_processes": [record("fresh", a=[[1.0] * PAIRS] * 5, b=[[1.0] * PAIRS] * 5)],
         "beside_a_load": load_records([1.25], [2.5]),
         "unsynchronised": [
-            record(None, "overhead.fake_device:Unsynchronised", timed=False, **refused),
-            record(None, "overhead.fake_device:Synchronised", wall=[[0.05]]),
+            record(None, "overhead.harness.fake_device:Unsynchronised", timed=False, **refused),
+            record(None, "overhead.harness.fake_device:Synchronised", wall=[[0.05]]),
         ],
     }
 

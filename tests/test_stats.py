@@ -7,7 +7,7 @@ import pytest
 from scipy import stats as scipy_stats
 from scipy.optimize import brentq
 
-from overhead.stats import (
+from overhead.records.stats import (
     Interval,
     drift,
     iqr,

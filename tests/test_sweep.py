@@ -20,15 +20,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from overhead import data, host, mlp, sweep
+from overhead import sweep
 from overhead.cli import cli
 from overhead.loops import make
+from overhead.machine import host
+from overhead.problem import data, mlp
+from overhead.problem.workload import Workload
 from overhead.sweep import journal, memory
 from overhead.sweep.journal import Journal, JournalBusy
 from overhead.sweep.memory import DoesNotFit, allot, chunk_size, model_bytes, process_bytes
 from overhead.sweep.plan import Sweep, fold_in, rates_of
 from overhead.sweep.train import Trained
-from overhead.workload import Workload
 
 GIB = 2**30
 JAX = ["sequential", "sequential-step", "vmap-step", "vmap", "stacked"]

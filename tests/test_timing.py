@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead import timing
 from overhead.loops.base import Op
+from overhead.machine import timer as timers
+from overhead.measure import clock as timing
 
 READ_NS = 1  # what a reading of the pretended clock takes
 
@@ -108,12 +109,12 @@ def _passing(now: PretendedClock, ns: int) -> Callable[[], None]:
 
 
 def test_a_clock_that_stands_still_is_refused():
-    with pytest.raises(timing.ClockStandsStill, match=r"must move within 10,000,000 readings, got 7 ns"):
-        timing.resolution_ns(now=lambda: 7)
+    with pytest.raises(timers.ClockStandsStill, match=r"must move within 10,000,000 readings, got 7 ns"):
+        timers.resolution_ns(now=lambda: 7)
 
 
 def test_the_real_clock_moves_and_can_be_read():
-    found = timing.timer()
+    found = timers.measured()
     assert found.resolution_ns > 0
     assert found.pair_cost_ns > 0
     assert found.empty_ns >= 0
@@ -122,7 +123,7 @@ def test_the_real_clock_moves_and_can_be_read():
 @given(st.integers(1, 1000))
 def test_the_smallest_step_of_a_clock_is_found(step):
     ticks = iter(range(0, 10**9, step))
-    assert timing.resolution_ns(now=lambda: next(ticks)) == step
+    assert timers.resolution_ns(now=lambda: next(ticks)) == step
 
 
 def test_peak_memory_is_that_of_a_process():

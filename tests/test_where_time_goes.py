@@ -7,14 +7,17 @@ import re
 import numpy as np
 import pytest
 
-from overhead import loops, mlp, spin, timing
+from overhead import loops
+from overhead.chapters.where_time_goes import budget
+from overhead.chapters.where_time_goes.chapter import LEVELS, LONGEST_SPIN_NS, WhereTimeGoes
 from overhead.loops.base import Loop
-from overhead.records import Record, Samples, Timing
-from overhead.spin import Spinner
-from overhead.stats import Interval
-from overhead.studies import budget
-from overhead.studies.where_time_goes import LEVELS, LONGEST_SPIN_NS, WhereTimeGoes
-from overhead.workload import Workload
+from overhead.measure import clock as timing
+from overhead.measure import spin
+from overhead.measure.spin import Spinner
+from overhead.problem import mlp
+from overhead.problem.workload import Workload
+from overhead.records.record import Record, Samples, Timing
+from overhead.records.stats import Interval
 from test_calibration import calibrated, probe_record
 
 STUDY = WhereTimeGoes()
@@ -214,8 +217,8 @@ def test_a_loop_that_failed_is_shown():
 
 def test_the_twin_has_the_same_steps():
     for batch_size in (32, 512, 4096):
-        study = WhereTimeGoes(batch_size=batch_size)
-        assert study.twin.steps == study.workload.steps
+        chapter = WhereTimeGoes(batch_size=batch_size)
+        assert chapter.twin.steps == chapter.workload.steps
 
 
 class Ticking:
@@ -274,7 +277,7 @@ def test_the_wait_shows_in_the_time():
     """Thirteen waits a step are inside the time that was taken; no absolute time is judged."""
     workload = Workload(images=64, batch_size=32)
     x = np.random.default_rng(0).random((64, 784), np.float32)
-    from overhead.data import Split
+    from overhead.problem.data import Split
 
     loop = loops.make("numpy")
     state = loop.place(

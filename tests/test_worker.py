@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 
 import fake_loops
 from fake_loops import contestant
-from overhead import mlp, worker
-from overhead.contestant import STOPPABLE, Contestant, Worker, WorkerFailed, environment, without_paths
-from overhead.data import Split
-from overhead.faults import missing
-from overhead.worker import busy_threads, save_split
-from overhead.workload import Workload
+from overhead.measure import worker
+from overhead.measure.contestant import STOPPABLE, Contestant, Worker, WorkerFailed, environment, without_paths
+from overhead.measure.reasons import missing
+from overhead.measure.worker import busy_threads, save_split
+from overhead.problem import mlp
+from overhead.problem.data import Split
+from overhead.problem.workload import Workload
 
 LIMIT_S = 120.0  # generous: the machine may be busy
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from overhead.workload import Workload
+from overhead.problem.workload import Workload
 
 # batch size: steps with the last batch kept, with it dropped, its length; 60,000 images
 STEPS = {

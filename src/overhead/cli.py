@@ -35,12 +35,12 @@ class Command(click.Command):
 
 def _told(error: Exception) -> click.ClickException | None:
     """The line that a user is told, or None for a fault of ours. What names a fault is imported when there is one."""
-    from overhead.book import BookError
-    from overhead.data import DataError
-    from overhead.execute import NotebookFailed
-    from overhead.records import RecordError
-    from overhead.runner import Busy
-    from overhead.studies.base import ParameterError, in_words
+    from overhead.book.build import BookError
+    from overhead.book.execute import NotebookFailed
+    from overhead.chapters.base import ParameterError, in_words
+    from overhead.measure.rounds import Busy
+    from overhead.problem.data import DataError
+    from overhead.records.record import RecordError
 
     if isinstance(error, ParameterError):
         return click.UsageError(str(error))
@@ -125,36 +125,40 @@ def run(
 
     Example: overhead run 05-batch-sweep -p batch_sizes '[32, 512]'
     """
-    from overhead import execute
-    from overhead.studies import STUDIES, study
-    from overhead.studies.base import ParameterError, results_folder
+    from overhead.book import execute
+    from overhead.chapters import CHAPTERS, chapter_of
+    from overhead.chapters.base import ParameterError, results_folder
 
-    stems = [Path(name).stem for name in notebook] or list(STUDIES)
+    chapters = [Path(name).stem for name in notebook] or list(CHAPTERS)
     given = {name: _yaml(name, value) for name, value in parameters}
     shared = {"host": host, "preset": preset, "devices": [device], **given}
-    for stem in stems:  # everything is checked before anything is measured
-        execute.find(stem)
-    known = {name: None for stem in stems for name in study(stem).model_fields}
+    for chapter in chapters:  # everything is checked before anything is measured
+        execute.find(chapter)
+    known = {name: None for chapter in chapters for name in chapter_of(chapter).model_fields}
     if unknown := [name for name in given if name not in known]:
-        whose = stems[0] if len(stems) == 1 else "the notebooks"
+        whose = chapters[0] if len(chapters) == 1 else "the notebooks"
         raise ParameterError(f"-p must be a parameter of {whose} ({', '.join(known)}), got {', '.join(unknown)}")
     folder = results or results_folder()
     if from_records:
-        for stem in stems:
-            path = execute.again(stem, host, folder)
-            click.echo(f"{stem}: {path.parent.name}/{path.name}, from its records", err=True)
+        for chapter in chapters:
+            path = execute.again(chapter, host, folder)
+            click.echo(f"{chapter}: {path.parent.name}/{path.name}, from its records", err=True)
         return
-    chosen = {stem: {k: v for k, v in shared.items() if k in study(stem).model_fields} for stem in stems}
-    for stem in stems:
-        execute.check(stem, chosen[stem], folder)
+    chosen = {
+        chapter: {k: v for k, v in shared.items() if k in chapter_of(chapter).model_fields} for chapter in chapters
+    }
+    for chapter in chapters:
+        execute.check(chapter, chosen[chapter], folder)
     os.environ.setdefault("OVERHEAD_RUN", f"{time.time_ns()}-{os.getpid()}")  # chapters share one calibration
-    for stem in stems:
-        if if_missing and execute.is_complete(folder, str(shared["host"]), [stem]):
-            click.echo(f"{stem}: measured already (ask for it again with FRESH=1, or without --if-missing)", err=True)
+    for chapter in chapters:
+        if if_missing and execute.is_complete(folder, str(shared["host"]), [chapter]):
+            click.echo(
+                f"{chapter}: measured already (ask for it again with FRESH=1, or without --if-missing)", err=True
+            )
             continue
-        click.echo(f"{stem}: measuring on {host}, preset {preset}", err=True)
-        path = execute.run(stem, chosen[stem], folder)
-        click.echo(f"{stem}: {path.parent.name}/{path.name}", err=True)
+        click.echo(f"{chapter}: measuring on {host}, preset {preset}", err=True)
+        path = execute.run(chapter, chosen[chapter], folder)
+        click.echo(f"{chapter}: {path.parent.name}/{path.name}", err=True)
 
 
 def _yaml(name: str, text: str) -> Any:
@@ -174,8 +178,8 @@ def book(results: Path | None, out: Path) -> None:
 
     Example: overhead book
     """
-    from overhead import book as builder
-    from overhead.studies.base import results_folder
+    from overhead.book import build as builder
+    from overhead.chapters.base import results_folder
 
     index = builder.build((results or results_folder()).resolve(), out.resolve())
     click.echo(os.path.relpath(index))
@@ -201,7 +205,7 @@ def bench(self_check: bool, calibrate: bool, host: str, as_json: bool, **options
 
     Example: overhead bench --loops numpy,keras-fit,jax-epoch --batch-sizes 32,512 --json
     """
-    from overhead import bench as benches
+    from overhead.chapters.batch_sweep import bench as benches
 
     if self_check:
         _check_the_harness(as_json, options["force"])
@@ -215,7 +219,7 @@ def bench(self_check: bool, calibrate: bool, host: str, as_json: bool, **options
 
 def _check_the_harness(as_json: bool, force: bool) -> None:
     """Print a line a property, or one document; a property that does not hold ends with status 1."""
-    from overhead import selfcheck
+    from overhead.harness import self_check as selfcheck
 
     found = selfcheck.run(lambda line: click.echo(line, err=True), force=force)
     click.echo(json.dumps(selfcheck.report(found), allow_nan=False) if as_json else "\n".join(p.line() for p in found))
@@ -226,14 +230,15 @@ def _check_the_harness(as_json: bool, force: bool) -> None:
 
 def _calibrate(host: str, device: str, preset: str, force: bool, as_json: bool) -> None:
     """Measure this host's ceilings and floors and keep them with its results."""
-    from overhead import calibration, runner
-    from overhead.studies.base import results_folder
-    from overhead.studies.flop_bound import FlopBound
+    from overhead.chapters.base import results_folder
+    from overhead.chapters.flop_bound.chapter import FlopBound
+    from overhead.measure import calibration
+    from overhead.measure import rounds as runner
 
-    study = FlopBound.checked(host=host, preset=preset, devices=[device])
-    study.check_host()
+    chapter = FlopBound.checked(host=host, preset=preset, devices=[device])
+    chapter.check_host()
     found = calibration.calibrate(
-        study.host, study.usable_devices(), runner.PRESETS[preset], results_folder(), force=force
+        chapter.host, chapter.usable_devices(), runner.PRESETS[preset], results_folder(), force=force
     )
     click.echo(json.dumps(found, allow_nan=False) if as_json else calibration.as_text(found))
 
@@ -265,10 +270,10 @@ def bounds(
 
     Example: overhead bounds --batch-size 32 --peak-tflops 11
     """
-    from overhead import bounds as limits
-    from overhead import calibration
-    from overhead.studies.base import results_folder
-    from overhead.workload import TRAINING_IMAGES, Workload
+    from overhead.chapters.base import results_folder
+    from overhead.measure import calibration
+    from overhead.problem import bounds as limits
+    from overhead.problem.workload import TRAINING_IMAGES, Workload
 
     workload = Workload(
         layers=tuple(layers),
@@ -341,7 +346,7 @@ def doctor(as_json: bool) -> None:
 
     Example: overhead doctor
     """
-    from overhead import host
+    from overhead.machine import host
 
     found = host.doctor()
     if as_json:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from overhead.data import Split
 from overhead.loops.base import STEP_OPS, Declined, Loop, Op
-from overhead.mlp import Layer, Params
-from overhead.workload import Workload
+from overhead.problem.data import Split
+from overhead.problem.mlp import Layer, Params
+from overhead.problem.workload import Workload
 
 Array = Any  # cupy.ndarray, on the device
 

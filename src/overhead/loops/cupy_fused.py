@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, NamedTuple, final
 
-from overhead.data import Split
 from overhead.loops.cupy_ import Array, OnGpu, State, place_batches
-from overhead.mlp import Params
-from overhead.workload import Workload
+from overhead.problem.data import Split
+from overhead.problem.mlp import Params
+from overhead.problem.workload import Workload
 
 
 class Kernel(NamedTuple):

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from overhead.data import Split
 from overhead.loops.base import Declined
 from overhead.loops.cupy_ import Array, OnGpu, matmul_precision
 from overhead.loops.cupy_fused import KERNELS, Kernel, build
-from overhead.mlp import Layer, Params, flat, relative_error, unflat
-from overhead.workload import Workload
+from overhead.problem.data import Split
+from overhead.problem.mlp import Layer, Params, flat, relative_error, unflat
+from overhead.problem.workload import Workload
 
 # Which batch comes next stands on the device, so that a replay needs no argument and no copy.
 BATCH_KERNELS = {

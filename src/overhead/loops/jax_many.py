@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from overhead.data import Split
 from overhead.loops.base import Declined
 from overhead.loops.many import ManyLoop
-from overhead.mlp import Layer, Params
-from overhead.workload import Workload
+from overhead.problem.data import Split
+from overhead.problem.mlp import Layer, Params
+from overhead.problem.workload import Workload
 
 
 class State(NamedTuple):

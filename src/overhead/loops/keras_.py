@@ -14,10 +14,10 @@ from typing import Any, ClassVar, NamedTuple, final
 import keras
 import numpy as np
 
-from overhead.data import Split
 from overhead.loops.base import Declined, Loop
-from overhead.mlp import Params, flat, unflat
-from overhead.workload import Workload
+from overhead.problem.data import Split
+from overhead.problem.mlp import Params, flat, unflat
+from overhead.problem.workload import Workload
 
 XLA_PAYS_BELOW = 512  # images a batch on a CPU; found by the search that `KerasFitTunedLoop` describes
 

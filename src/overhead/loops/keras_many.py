@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from overhead.data import Split
 from overhead.loops.base import Declined
 from overhead.loops.keras_ import KerasFitValidatedLoop
 from overhead.loops.many import ManyLoop
-from overhead.mlp import Params, flat
-from overhead.workload import Workload
+from overhead.problem.data import Split
+from overhead.problem.mlp import Params, flat
+from overhead.problem.workload import Workload
 
 
 class State(NamedTuple):

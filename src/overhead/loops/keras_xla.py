@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import final
 
-from overhead.data import Split
 from overhead.loops.keras_ import KerasOnTensorFlow, State, compiled, fit_arrays, given
-from overhead.mlp import Params
-from overhead.workload import Workload
+from overhead.problem.data import Split
+from overhead.problem.mlp import Params
+from overhead.problem.workload import Workload
 
 
 @final

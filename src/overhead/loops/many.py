@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.data import Split
 from overhead.loops.base import Loop
-from overhead.mlp import Params
-from overhead.workload import Workload
+from overhead.problem.data import Split
+from overhead.problem.mlp import Params
+from overhead.problem.workload import Workload
 
 
 class ManyLoop(Loop):

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.data import Split
 from overhead.loops.base import STEP_OPS, Declined, Loop, Op, nothing_to_wait_for
-from overhead.mlp import Layer, Params
-from overhead.workload import Workload
+from overhead.problem.data import Split
+from overhead.problem.mlp import Layer, Params
+from overhead.problem.workload import Workload
 
 Array = NDArray[Any]  # float32 throughout; the tests check every temporary
 Labels = NDArray[np.int32]

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from overhead import mlp
-from overhead.data import Split
 from overhead.loops.many import ManyLoop
-from overhead.mlp import Layer, Params
-from overhead.workload import Workload
+from overhead.problem import mlp
+from overhead.problem.data import Split
+from overhead.problem.mlp import Layer, Params
+from overhead.problem.workload import Workload
 
 
 class State(NamedTuple):

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.data import Split
 from overhead.loops.base import Loop
 from overhead.loops.numpy_ import place_batches, softmax
-from overhead.mlp import Layer, Params
-from overhead.workload import Workload
+from overhead.problem.data import Split
+from overhead.problem.mlp import Layer, Params
+from overhead.problem.workload import Workload
 
 Array = NDArray[Any]  # float32 throughout; the tests check every temporary
 Labels = NDArray[np.int32]

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import tensorflow as tf
 
-from overhead.data import Split
 from overhead.loops.base import STEP_OPS, Declined, Loop, Op
-from overhead.mlp import Layer, Params
-from overhead.workload import Workload
+from overhead.problem.data import Split
+from overhead.problem.mlp import Layer, Params
+from overhead.problem.workload import Workload
 
 Tensor = Any  # tf.Tensor, whose stubs know no shape
 sync_devices: Callable[[], None] = tf.test.experimental.sync_devices  # looked up once: the name is lazy

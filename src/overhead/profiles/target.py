@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 
 from overhead import loops
-from overhead.data import load_mnist, split
 from overhead.loops.base import Loop
-from overhead.mlp import init
+from overhead.problem.data import load_mnist, split
+from overhead.problem.mlp import init
+from overhead.problem.workload import Workload
 from overhead.profiles.nvtx import Mark, keras_ranges, nvtx_marker
-from overhead.workload import Workload
 
 
 def epoch(loop: Loop, state: Any, workload: Workload, mark: Mark) -> Any:

@@ -18,16 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from overhead.profiles.events import (
-    COPY_KINDS,
-    Activities,
-    Calls,
-    Events,
-    Kind,
-    Ranges,
-    api_name,
-    valid_times,
-)
+from overhead.profiles.events import COPY_KINDS, Activities, Calls, Events, Kind, Ranges, api_name, valid_times
 from overhead.profiles.summary import ProfileError, Source, one_line
 
 LARGEST_XPLANE_BYTES = 1 << 30

@@ -10,14 +10,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from overhead import data, host
+from overhead.machine import host
+from overhead.measure.clock import peak_rss_bytes
+from overhead.measure.worker import save_split
+from overhead.problem import data
 from overhead.sweep import pool
 from overhead.sweep.journal import Journal, JournalBusy
 from overhead.sweep.memory import Allotment, DoesNotFit, allot, chunk_size, default_limit_bytes
 from overhead.sweep.plan import Sweep
 from overhead.sweep.train import Task, Trained, framework, greet, start, train
-from overhead.timing import peak_rss_bytes
-from overhead.worker import save_split
 
 __all__ = ["DoesNotFit", "JournalBusy", "Outcome", "Sweep", "report", "run"]
 

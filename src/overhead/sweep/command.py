@@ -14,9 +14,9 @@ from typing import Any
 import click
 
 from overhead import sweep as sweeps
+from overhead.problem.workload import MNIST_LAYERS, TRAINING_IMAGES
 from overhead.sweep.cluster import SchedulerUnreachable
 from overhead.sweep.plan import Sweep
-from overhead.workload import MNIST_LAYERS, TRAINING_IMAGES
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -101,7 +101,7 @@ def progress(total: int) -> Iterator[Any]:
 
 def as_text(found: dict[str, Any]) -> str:
     """The report for people: a line a model, then where the time went."""
-    from overhead.tables import NOT_MEASURED, number  # pandas, which nothing before needs
+    from overhead.showing.tables import NOT_MEASURED, number  # pandas, which nothing before needs
 
     shapes = len({tuple(row["layers"]) for row in found["rows"]}) > 1
     lines = []

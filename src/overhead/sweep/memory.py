@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from overhead import host
-from overhead.data import VALIDATION_IMAGES
-from overhead.workload import Workload
+from overhead.machine import host
+from overhead.problem.data import VALIDATION_IMAGES
+from overhead.problem.workload import Workload
 
 # Measured resident bytes of a process that has imported its framework and trained nothing yet, rounded up.
 PROCESS_BYTES = {"jax": 420_000_000, "tensorflow": 900_000_000, "numpy": 120_000_000}

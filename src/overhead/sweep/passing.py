@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from overhead import data
-from overhead.timing import peak_rss_bytes
-from overhead.worker import load_split, save_split
-from overhead.workload import Workload
+from overhead.measure.clock import peak_rss_bytes
+from overhead.measure.worker import load_split, save_split
+from overhead.problem import data
+from overhead.problem.workload import Workload
 
 WAYS = {
     "pickle": "the caller sends them to each task by pickle, as the article's sketch does",

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from overhead.workload import (
+from overhead.problem.workload import (
     MNIST_CLASSES,
     MNIST_INPUTS,
     MNIST_LAYERS,

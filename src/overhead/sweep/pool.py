@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from overhead.contestant import Worker
+from overhead.measure.contestant import Worker
 from overhead.sweep.train import Task, Trained, start, train
 
 

@@ -6,12 +6,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from overhead import runner
-from overhead.cases import Case
-from overhead.contestant import Contestant
 from overhead.loops import MANY
-from overhead.records import Record
-from overhead.workload import Workload
+from overhead.measure import rounds as runner
+from overhead.measure.case import Case
+from overhead.measure.contestant import Contestant
+from overhead.problem.workload import Workload
+from overhead.records.record import Record
 
 
 def time_models(

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from overhead.contestant import START_LIMIT_S, Contestant, Worker, WorkerFailed
 from overhead.loops import MANY
+from overhead.measure.contestant import START_LIMIT_S, Contestant, Worker, WorkerFailed
+from overhead.problem.workload import Workload
 from overhead.sweep.plan import Member
-from overhead.workload import Workload
 
 EPOCH_LIMIT_S = 600.0  # for one model; each further one may take a minute more
 

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead import agreement, data, mlp, timing
 from overhead.loops.many import ManyLoop
-from overhead.timing import peak_rss_bytes
-from overhead.worker import Contestant, load_split, serve
-from overhead.workload import Workload
+from overhead.measure import agreement
+from overhead.measure import clock as timing
+from overhead.measure.clock import peak_rss_bytes
+from overhead.measure.worker import Contestant, load_split, serve
+from overhead.problem import data, mlp
+from overhead.problem.workload import Workload
 
 
 class Members(Contestant):

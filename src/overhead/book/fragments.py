@@ -1,0 +1,260 @@
+"""What the book's prose cannot know: headlines, hosts, links to chapters, the loops' code. Markdown from records."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import string
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from overhead.chapters import CHAPTERS
+from overhead.loops import LOOPS
+from overhead.measure import agreement
+from overhead.measure import rounds as runner
+from overhead.records import record as records
+from overhead.records import stats
+from overhead.records.record import Record
+from overhead.showing import tables
+
+CHAPTER = re.compile(r"\{chapter\}`([\w-]+)`")
+SWEEP = "05-batch-sweep"  # the chapter whose records answer the book's question
+DEFAULTS = "keras-fit"  # what a reader who has done nothing special runs
+NO_HOST = (
+    "No host has been measured for this copy of the book yet. On this machine, `make book` measures and renders in one "
+    "command; {ref}`reproduce` says what it does.\n"
+)
+NO_GPU = (
+    "No GPU host has been measured for this copy of the book yet. It takes one command there ({ref}`reproduce`), and "
+    "its pages then stand beside these."
+)
+
+Hosts = Mapping[str, Sequence[str]]  # host → the chapters of its chapters, in order
+
+
+def plain(text: Any) -> str:
+    """`text` as Markdown that shows it letter by letter, whatever it holds."""
+    return re.sub(f"([{re.escape(string.punctuation)}])", r"\\\1", " ".join(str(text).split()))
+
+
+def title_of(root: Path, chapter: str) -> str:
+    """The first heading of a source notebook; its chapter where it has none."""
+    path = root / "notebooks" / f"{chapter}.ipynb"
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []:
+        for line in "".join(cell["source"]).splitlines():
+            if cell["cell_type"] == "markdown" and line.startswith("# "):
+                return line[2:].strip()
+    return chapter
+
+
+def expand(text: str, root: Path, hosts: Hosts) -> str:
+    """Prose with each ``{chapter}`STEM` `` replaced by the chapter's title and a link for each host that has it."""
+
+    def link(found: re.Match[str]) -> str:
+        chapter = found[1]
+        if chapter not in CHAPTERS:
+            return f"chapter {plain(chapter)} (not in this copy of the book yet)"
+        on = [f"{{doc}}`{host} </results/{host}/{chapter}>`" for host, chapters in hosts.items() if chapter in chapters]
+        return f"*{title_of(root, chapter)}* ({', '.join(on) or 'not measured on any host yet'})"
+
+    return CHAPTER.sub(link, text)
+
+
+def headline(results: Path, hosts: Hosts) -> str:
+    """A paragraph a host with the figures that answer the book's question there; says which hosts are missing."""
+    if not hosts:
+        return NO_HOST
+    found, gpus = [], False
+    for host, chapters in hosts.items():
+        facts = host_facts(results, host)
+        gpus = gpus or bool(facts.get("gpus"))
+        read = records.read(results / host / f"{SWEEP}.jsonl") if SWEEP in chapters else []
+        found.append(headline_of(host, read, facts))
+    return "\n\n".join(found if gpus else [*found, NO_GPU]) + "\n"
+
+
+def headline_of(host: str, read: Sequence[Record], facts: Mapping[str, Any]) -> str:
+    """Keras's defaults and each device's fastest loop against the fastest of all, at the smallest batch size."""
+    machine = f"{plain(facts['cpu_model'])}, {facts['cores_allowed']} cores; GPU: {_cards(facts)}"
+    timed = [r for r in read if r.status == "ok" and r.op is None and r.loop in LOOPS and r.timing and r.epochs()]
+    if len(timed) < 2:
+        return _card(host, ["Its batch sweep has not been measured, so it has no headline yet."], machine)
+    size = min((r.workload or {})["batch_size"] for r in timed)
+    timed = [r for r in timed if (r.workload or {})["batch_size"] == size]
+    best = {
+        device: min((r for r in timed if r.device == device), key=_median)
+        for device in dict.fromkeys(r.device for r in timed)
+    }
+    fastest = min(best.values(), key=_median)
+    others = {f"the {device.upper()}'s fastest loop, ": r for device, r in best.items() if r is not fastest}
+    others |= {
+        f"Keras's defaults on the {r.device.upper()}, ": r for r in timed if r.loop == DEFAULTS and r is not fastest
+    }
+    lines = [f"Fastest: {_named(fastest)}, **{_seconds(fastest)}** an epoch{_right(fastest)}. Against it:", ""]
+    lines += [
+        f"- {_times(tables.ratio(r, fastest))}: {name}{_named(r)}, {_seconds(r)}{_right(r)}"
+        for name, r in others.items()
+    ]
+    work = fastest.workload or {}
+    lines += [
+        "",
+        f"An epoch is {work['images_seen']:,} images at batch size {size:,}, {work['steps']:,} updates, training only. "
+        f"All rows: {{doc}}`the batch sweep </results/{host}/{SWEEP}>`.{_disturbed([fastest, *others.values()])}",
+    ]
+    return _card(host, lines, machine)
+
+
+def _card(host: str, lines: Sequence[str], machine: str) -> str:
+    return "\n".join([f":::{{card}} {host}", ":class-card: overhead-answer", "", machine, "", *lines, ":::"])
+
+
+def _median(record: Record) -> float:
+    return stats.median_interval(record.epochs()).median
+
+
+def _named(record: Record) -> str:
+    return f"[{record.loop}](loop-{record.loop}) on the {record.device.upper()}"
+
+
+def _seconds(record: Record) -> str:
+    return f"{tables.interval(stats.median_interval(record.epochs()))} s"
+
+
+def _right(record: Record) -> str:
+    accuracy = record.val_accuracy[-1] if record.val_accuracy else None
+    return f" (validation accuracy {100 * accuracy:.1f} %)" if accuracy is not None else ""
+
+
+def _times(ratio: stats.Interval | None) -> str:
+    if ratio is None:
+        return "no pairs of rounds"
+    if stats.verdict(ratio) == "no difference shown":
+        return f"no difference shown (ratio {tables.interval(ratio)}, n = {ratio.n})"
+    return f"**{tables.interval(ratio)} times** as long (n = {ratio.n} pairs)"
+
+
+def _disturbed(found: Sequence[Record]) -> str:
+    return (
+        " Other programs ran meanwhile; measure again before relying on it." if any(r.disturbed for r in found) else ""
+    )
+
+
+def _cards(facts: Mapping[str, Any]) -> str:
+    return ", ".join(plain(card["name"]) for card in facts.get("gpus", [])) or "none"
+
+
+def host_facts(results: Path, host: str) -> dict[str, Any]:
+    """What `host.json` says."""
+    return json.loads((results / host / "host.json").read_text(encoding="utf-8"))
+
+
+def hosts_table(root: Path, results: Path, hosts: Hosts) -> str:
+    """The measured hosts and, a row a chapter, where to find it on each."""
+    if not hosts:
+        return NO_HOST
+    lines = ["| host | CPU | cores | memory | GPU | system |", "|---|---|--:|--:|---|---|"]
+    for host in hosts:
+        facts = host_facts(results, host)
+        memory = f"{facts['memory_bytes'] / 2**30:.0f} GiB"
+        system = plain(f"{facts['os']}, Python {facts['python']}")
+        cells = [f"**{host}**", plain(facts["cpu_model"]), facts["cores_allowed"], memory, _cards(facts), system]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    lines += ["", "| chapter | " + " | ".join(hosts) + " |", "|---" * (1 + len(hosts)) + "|"]
+    for chapter in CHAPTERS:
+        on = [
+            f"{{doc}}`read </results/{host}/{chapter}>`" if chapter in chapters else "–"
+            for host, chapters in hosts.items()
+        ]
+        lines.append(f"| {title_of(root, chapter)} | " + " | ".join(on) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def provenance(found: Sequence[Record], chapter: str, others: Sequence[str]) -> str:
+    """The last section of a chapter: to its records, its host and its code, and to the same page of other hosts."""
+    first = found[0]
+    commit = f"commit `{first.commit[:10]}`" if first.commit else "no checkout, so no commit is known"
+    changed = ", with changes that were not committed" if first.dirty else ""
+    loops = [f"[{name}](loop-{name})" for name in dict.fromkeys(r.loop for r in found) if name in LOOPS]
+    disturbed = list(dict.fromkeys(why for r in found for why in r.disturbed))
+    elsewhere = ", ".join(f"{{doc}}`{host} </results/{host}/{chapter}>`" for host in others) or "on no other host yet"
+    said = f"disturbed: {'; '.join(map(plain, disturbed))}" if disturbed else "no disturbance was noticed"
+    return (
+        "## Where these numbers come from\n\n"
+        f"Every figure on this page is computed from {len(found)} records. From here to the code that made one:\n\n"
+        f"- **Records**: {{download}}`{chapter}.jsonl`, a case a line, with every raw sample.\n"
+        f"- **Host**: {{download}}`host.json`, measured from {first.started} as *{plain(first.host)}* ({said}).\n"
+        f"- **Code**: {commit}{changed}; checksum `{(first.code_sha256 or 'unknown')[:10]}`.\n"
+        f"- **Loops**: {', '.join(loops) or 'none was timed'}.\n"
+        "- **How a sample is taken**: {ref}`method`; the words: {ref}`glossary`.\n"
+        f"- **The same chapter elsewhere**: {elsewhere}.\n"
+    )
+
+
+def agreement_rule() -> str:
+    """The two comparisons with the reference that come before any time, with their tolerances."""
+    tolerances = ", ".join(f"{value:g} in {precision}" for precision, value in agreement.TOLERANCES.items())
+    return (
+        f"- after {agreement.STEPS} steps at learning rate {agreement.RATE:g}, the largest over the parameters of "
+        f"‖ours − reference‖ / ‖reference‖ (Euclidean) is at most {tolerances}, more by what the reference "
+        "itself changes when each ReLU whose input float32 cannot tell from zero is decided the other way;\n"
+        f"- after the first epoch of the very program that is timed, at learning rate {agreement.EPOCH_RATE:g} (less "
+        f"below batches of {agreement.EPOCH_BATCH}), the mean training loss is within {agreement.LOSS_TOLERANCE:g} of "
+        "the reference's, relative. At a larger rate, an epoch's many steps magnify rounding beyond that.\n"
+    )
+
+
+def presets_table() -> str:
+    """What each preset stands for, from the runner."""
+    lines = [
+        "| preset | until intervals are within | or seconds a workload | processes a contestant | rounds in each |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for preset in runner.PRESETS.values():
+        least, most = preset.rounds
+        cells = [preset.name, f"±{preset.target:.0%}", f"{preset.budget_s:g}", preset.processes, f"{least} to {most}"]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def loops_page(root: Path) -> str:
+    """Every loop's file from top to bottom, with a label where each contestant begins."""
+    parts = [
+        "(loops)=\n# The loops\n\nEvery contestant is one class in one file, and does the same arithmetic on the same "
+        "images in the same order. What differs is who calls what, and how often. Each file stands here whole, from "
+        "top to bottom, as it ran; {ref}`method` says what the clock includes.\n"
+    ]
+    for module in dict.fromkeys(info.module for info in LOOPS.values()):
+        path = root / "src" / "overhead" / "loops" / f"{module}.py"
+        parts.append(f"## `{path.name}`\n\nThe file `src/overhead/loops/{path.name}`:\n")
+        lines = path.read_text(encoding="utf-8").splitlines()
+        starts = class_lines(lines)
+        rows = {starts[info.cls]: name for name, info in LOOPS.items() if info.module == module and info.cls in starts}
+        begin = 0
+        for line, name in [*sorted(rows.items()), (len(lines), "")]:
+            parts.append(_code(lines, begin, line))
+            if name:
+                info = LOOPS[name]
+                devices = " and ".join(device.upper() for device in info.devices)
+                parts.append(
+                    f"(loop-{name})=\n### {name}\n\n{info.does[:1].upper()}{info.does[1:]}. Runs on: {devices}.\n"
+                )
+            begin = line
+    return "\n".join(parts)
+
+
+def class_lines(lines: Sequence[str]) -> dict[str, int]:
+    """Where each class of a source begins (0-based, decorators included)."""
+    return {
+        node.name: min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1
+        for node in ast.parse("\n".join(lines)).body
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def _code(lines: Sequence[str], begin: int, end: int) -> str:
+    while begin < end and not lines[begin].strip():
+        begin += 1
+    code = "\n".join(lines[begin:end]).rstrip()
+    return f"````{{code-block}} python\n:lineno-start: {begin + 1}\n\n{code}\n````\n" if code else ""

@@ -1,0 +1,271 @@
+"""What every chapter shares: its parameters, checked where they enter, and where its records go."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ValidationError
+
+from overhead.machine import host as hosts
+from overhead.measure import rounds as runner
+from overhead.problem.workload import TRAINING_IMAGES, LearningRate
+from overhead.records import record as records
+from overhead.records.record import Record
+
+HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+DEVICES = ("auto", "cpu", "gpu")
+
+
+class ParameterError(ValueError):
+    """A parameter that cannot be used: one line a fault, each naming the parameter, the limit and the value."""
+
+
+def _host_name(value: Any) -> str:
+    if not isinstance(value, str) or not HOST_NAME.fullmatch(value):
+        raise ValueError(f"must be 1 to 64 letters, digits, '-' or '_' (a folder under results/), got {value!r}")
+    return value
+
+
+def a_list(value: Any, example: str) -> list[Any]:
+    """A list; the text of one (papermill's `-p` gives text) is read as YAML. Raises `ValueError` otherwise."""
+    if isinstance(value, str) and value.strip().startswith("["):
+        try:
+            value = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ValueError(f"must be a list such as {example}, got {value!r}") from None
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"must be a list such as {example} (papermill: -y '{{name: {example}}}'), got {value!r}")
+    if not value:
+        raise ValueError(f"must be a list such as {example} with at least one entry, got []")
+    return list(value)
+
+
+def _batch_sizes(value: Any) -> list[int]:
+    sizes = a_list(value, "[32, 128]")
+    for size in sizes:
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= TRAINING_IMAGES:
+            raise ValueError(f"must be whole numbers between 1 and {TRAINING_IMAGES} (training images), got {size!r}")
+    return list(dict.fromkeys(sizes))
+
+
+def _devices(value: Any) -> list[str]:
+    names = a_list([value] if value in DEVICES else value, "[auto]")
+    for name in names:
+        if name not in DEVICES:
+            raise ValueError(f"must be of {', '.join(DEVICES)}, got {name!r}")
+    return names
+
+
+def whole(value: Any) -> int:
+    """A whole number; `ValueError` for a bool, a float or a text."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"must be a whole number, got {value!r}")
+    return value
+
+
+HostName = Annotated[str, BeforeValidator(_host_name)]
+BatchSizes = Annotated[list[int], BeforeValidator(_batch_sizes)]
+Devices = Annotated[list[str], BeforeValidator(_devices)]
+
+
+class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
+    """A chapter's parameters, with the measurement they describe. Subclasses add their axes."""
+
+    name: ClassVar[str]  # the notebook's and the record file's name
+    presets: ClassVar[Mapping[str, runner.Preset]] = runner.PRESETS
+
+    host: HostName = "local"  # folder under results/
+    preset: Literal["quick", "workshop", "full"] = "quick"
+    devices: Devices = ["auto"]
+    learning_rate: LearningRate = 0.1
+
+    @classmethod
+    def checked(cls, **parameters: Any) -> Self:
+        """The chapter of these parameters. Raises `ParameterError` with one line a fault."""
+        try:
+            return cls(**parameters)
+        except ValidationError as error:
+            raise ParameterError(in_words(error, cls.name, cls.model_fields)) from None
+
+    @classmethod
+    def from_notebook(cls, namespace: Mapping[str, Any]) -> Self:
+        """The chapter of a notebook's parameters cell, read from its `globals()`.
+
+        papermill only warns of a parameter that the cell does not declare, and where no cell is tagged
+        `parameters` the defaults overwrite what it injects; this stops at both.
+        """
+        injected = {name: text for cell in namespace.get("In", ()) for name, text in injected_values(cell).items()}
+        unknown = [name for name in injected if name not in cls.model_fields]
+        if unknown:
+            raise ParameterError(
+                f"{cls.name} has no parameter {', '.join(unknown)}; it has {', '.join(cls.model_fields)}"
+            )
+        for name, value in injected.items():
+            if value is not None and namespace.get(name) != value:
+                raise ParameterError(
+                    f"{name} must be what papermill injected, {value!r}, got {namespace.get(name)!r}: "
+                    "no cell of this notebook is tagged 'parameters'; get a fresh copy"
+                )
+        chapter = cls.checked(**{name: namespace[name] for name in cls.model_fields if name in namespace})
+        chapter.usable_devices()
+        chapter.check_host()
+        return chapter
+
+    def usable_devices(self) -> list[str]:
+        """The kinds of device to measure. Raises `ParameterError` for a GPU that this host does not have."""
+        has_gpu = bool(hosts.gpus())
+        if "gpu" in self.devices and not has_gpu:
+            raise ParameterError("devices must name a device of this host (cpu), got gpu: no NVIDIA GPU was found")
+        if "auto" in self.devices:
+            return ["cpu", "gpu"] if has_gpu else ["cpu"]
+        return list(dict.fromkeys(self.devices))
+
+    @property
+    def settings(self) -> runner.Preset:
+        """What the preset's name stands for."""
+        return self.presets[self.preset]
+
+    def take(self, bench: runner.Bench) -> list[Record]:
+        """Measure. Each chapter says how."""
+        raise NotImplementedError
+
+    def measure(self) -> list[Record]:
+        """Measure, and keep the records: in the staging folder of `overhead run`, else under the results folder.
+
+        With OVERHEAD_KEPT set (`overhead run --from-records`) the records that are there are read, nothing is measured.
+        """
+        if staging := os.environ.get("OVERHEAD_STAGING"):
+            folder = Path(staging)
+        else:
+            folder = results_folder() / self.host
+            folder.mkdir(parents=True, exist_ok=True)  # fails before minutes are spent
+        if os.environ.get("OVERHEAD_KEPT"):
+            found = records.read(results_folder() / self.host / f"{self.name}.jsonl")
+        else:
+            found = self.take(runner.Bench(self.settings, self.provenance(), print))
+        records.write(folder / f"{self.name}.jsonl", found)
+        records.write_text(folder / "host.json", json.dumps(host_facts(found), indent=1) + "\n")
+        return records.read(folder / f"{self.name}.jsonl")
+
+    def provenance(self) -> dict[str, Any]:
+        """The fields that every record of this run shares."""
+        commit, dirty = revision()
+        return {
+            "host": self.host,
+            "notebook": self.name,
+            "started": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "code_sha256": code_sha256(self.name),
+            "commit": commit,
+            "dirty": dirty,
+            "preset": self.preset,
+        }
+
+    def check_host(self) -> None:
+        """Refuse to mix this host's results with another's. Raises `ParameterError`."""
+        path = results_folder() / self.host / "host.json"
+        if path.exists():
+            try:
+                kept = json.loads(path.read_text())
+                why = hosts.other_host(kept, hosts.facts()) if isinstance(kept, dict) else "it holds no facts"
+            except ValueError:
+                why = "its host.json is no JSON"
+            if why:
+                raise ParameterError(f"host {self.host!r} was measured on another machine ({why}); choose another name")
+
+
+def injected_values(cell: str) -> dict[str, Any]:
+    """What a cell injected by papermill assigns, by name (None where it is no literal); empty for any other cell."""
+    if not cell.startswith("# Parameters"):
+        return {}
+    found: dict[str, Any] = {}
+    for node in ast.parse(cell).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            try:
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:  # papermill writes float('nan')
+                found[node.targets[0].id] = None
+    return found
+
+
+def in_words(error: ValidationError, of: str, known: Mapping[str, Any]) -> str:
+    """A validation error as one line a fault: the parameter, the limit, the value."""
+    lines = []
+    for fault in error.errors():
+        name = ".".join(str(part) for part in fault["loc"] if isinstance(part, str)) or of
+        if fault["type"] == "extra_forbidden":
+            lines.append(f"{of} has no parameter {name}; it has {', '.join(known)}")
+            continue
+        text = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "too_short":
+            text = f"must have at least {fault.get('ctx', {}).get('min_length')} entries, got {fault['input']!r}"
+        text = text if text.startswith("must ") else text[:1].lower() + text[1:]
+        text = text.replace("input should be", "must be")
+        lines.append(f"{name} {text}" if "got " in text else f"{name} {text}, got {fault['input']!r}")
+    return "\n".join(dict.fromkeys(lines[:2]))
+
+
+def results_folder() -> Path:
+    """Where results go: `OVERHEAD_RESULTS`, else `./results`."""
+    return Path(os.environ.get("OVERHEAD_RESULTS") or "results")
+
+
+def host_facts(found: Sequence[Record]) -> dict[str, Any]:
+    """What host.json holds: the host's facts, frameworks, and BLAS pools of the workers that were timed."""
+    versions: dict[str, str] = {}
+    pools: dict[str, Any] = {}
+    for record in found:
+        versions |= record.versions
+        if "OPENBLAS_CORETYPE" in record.env and "OPENBLAS_CORETYPE" not in os.environ:
+            continue  # its kernels were chosen by us
+        for pool in (record.model_extra or {}).get("pools", []):
+            pools.setdefault(f"{record.loop}:{pool['library']}", pool)
+    return {**hosts.facts(), "versions": dict(sorted(versions.items())), "pools": pools}
+
+
+def checkout() -> Path | None:
+    """The root of the source checkout that this package runs from; None when it is installed without one."""
+    root = Path(__file__).resolve().parents[3]
+    return root if (root / "notebooks").is_dir() and (root / "pyproject.toml").is_file() else None
+
+
+def code_sha256(name: str) -> str:
+    """A checksum of the package's modules and of the notebook's code cells (where there is a checkout)."""
+    digest = hashlib.sha256()
+    package = Path(__file__).resolve().parents[1]
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.relative_to(package).as_posix().encode())
+        digest.update(path.read_bytes())
+    root = checkout()
+    notebook = root / "notebooks" / f"{name}.ipynb" if root else None
+    if notebook and notebook.exists():
+        for cell in json.loads(notebook.read_text())["cells"]:
+            if cell["cell_type"] == "code":
+                digest.update("".join(cell["source"]).encode())
+    return digest.hexdigest()
+
+
+def revision() -> tuple[str | None, bool | None]:
+    """The checkout's commit, and whether `src/` or `notebooks/` differ from it; (None, None) elsewhere."""
+    root = checkout()
+    if root is None:
+        return None, None
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=30, check=True
+        ).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", "src", "notebooks"))
+    except (OSError, subprocess.SubprocessError):
+        return None, None

@@ -1,0 +1,210 @@
+"""Loops against the measured floor without a notebook: what `overhead bench` prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from overhead.chapters.base import ParameterError, revision
+from overhead.chapters.batch_sweep.chapter import floors
+from overhead.loops import FLOORS, LOOPS
+from overhead.machine import host
+from overhead.measure import rounds as runner
+from overhead.measure.contestant import Contestant
+from overhead.problem.workload import TRAINING_IMAGES, Workload
+from overhead.records import stats
+from overhead.records.record import Record
+from overhead.records.stats import Interval
+from overhead.showing import tables
+
+
+def bench(
+    loops: str,
+    batch_sizes: Sequence[int],
+    layers: Sequence[int],
+    preset: str,
+    device: str = "auto",
+    remainder: str = "drop",
+    images: int | None = None,
+    learning_rate: Any = "0.1",
+    threads: str = "all",
+    force: bool = False,
+    say: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Measure; returns host, rows, floors and ratios, ready for `json.dumps` (no nan).
+
+    `loops`: "all", or names with commas between; `package.module:Class` names a loop of one's own. A loop that
+    runs on no device of this host has a row that says so. Raises `ParameterError` for a name that is no loop and
+    a device that this host lacks.
+    """
+    names = list(LOOPS) if loops == "all" else list(dict.fromkeys(name.strip() for name in loops.split(",")))
+    for name in names:
+        if name not in LOOPS and ":" not in name:
+            raise ParameterError(f"--loops must be of {', '.join(LOOPS)}, or package.module:Class, got {name!r}")
+    has_gpu = bool(host.gpus())
+    if device == "gpu" and not has_gpu:
+        raise ParameterError("--device must name a device of this host (cpu), got gpu: no NVIDIA GPU was found")
+    devices = ["cpu", "gpu"] if device == "auto" and has_gpu else ["cpu"] if device == "auto" else [device]
+    workloads = [
+        Workload(
+            layers=tuple(layers), batch_size=size, images=TRAINING_IMAGES if images is None else images,
+            remainder=remainder, learning_rate=learning_rate,  # type: ignore[arg-type]
+        )
+        for size in dict.fromkeys(batch_sizes)
+    ]  # fmt: skip
+    counts = [host.cores_allowed() if part == "all" else _threads(part) for part in threads.split(",")]
+    contestants = [
+        Contestant(name, kind, count)
+        for name in names
+        for kind in _devices_of(name, devices)
+        for count in dict.fromkeys(counts)
+    ]
+    commit, dirty = revision()
+    provenance = {"host": "local", "notebook": "bench", "commit": commit, "dirty": dirty, "preset": preset}
+    found = runner.run_cases(
+        contestants + floors(devices), workloads, runner.Bench(runner.PRESETS[preset], provenance, say, force=force)
+    )
+    return report(found)
+
+
+def _devices_of(name: str, devices: Sequence[str]) -> list[str]:
+    """Those of `devices` that the loop runs on; else its own first one, on which its worker says why it cannot."""
+    able = LOOPS[name].devices if name in LOOPS else ("cpu", "gpu")
+    return [kind for kind in devices if kind in able] or list(able[:1])
+
+
+def _threads(text: str) -> int:
+    if not text.strip().isdigit() or not 1 <= int(text) <= host.cores_allowed():
+        raise ParameterError(f"--threads must be between 1 and {host.cores_allowed()} (cores allowed), got {text!r}")
+    return int(text)
+
+
+def report(found: Sequence[Record]) -> dict[str, Any]:
+    """Records in the form of design's `bench --json`."""
+    frame = tables.epochs_frame(found)
+    rows = []
+    for row in frame.itertuples():
+        timed = row.status == "ok"
+        rows.append(
+            {
+                "loop": row.loop,
+                "device": row.device,
+                "threads": row.threads,
+                "batch_size": row.batch_size,
+                "status": row.status,
+                "reason": row.reason,
+                "epoch_s": {"median": row.epoch_s, "low": row.low_s, "high": row.high_s, "n": int(row.n)}
+                if timed
+                else None,
+                "first_s": row.first_s if timed else None,
+                "val_accuracy": row.val_accuracy if math.isfinite(row.val_accuracy) else None,
+                "times_floor": {
+                    "median": row.times_floor,
+                    "low": row.times_floor_low,
+                    "high": row.times_floor_high,
+                }
+                if timed and math.isfinite(getattr(row, "times_floor", math.nan))
+                else None,
+                "peak_rss_bytes": int(row.peak_rss_bytes) if math.isfinite(row.peak_rss_bytes) else None,
+                "steps": row.steps,
+                "images_seen": row.images_seen,
+                "stopped": row.stopped if timed else None,
+                "disturbed": row.disturbed,
+                "spread": {"between": _known(row.between), "within": _known(row.within)} if timed else None,
+                "cores_allowed": _known(row.cores_allowed),
+                "busy_threads": _known(row.busy_threads),
+            }
+        )
+    sizes = list(dict.fromkeys(frame["batch_size"]))
+    floor_rows = [
+        {
+            "batch_size": size,
+            "device": device,
+            "threads": floor[0].threads,
+            "epoch_s": floor[1].median,
+            "low": floor[1].low,
+            "high": floor[1].high,
+            "library": floor[0].loop.removeprefix("floor-"),
+        }
+        for size in sizes
+        for device in ("cpu", "gpu")
+        if (floor := tables.floor_of(found, size, device))
+    ]
+    document = {"host": host.facts(), "rows": rows, "floors": floor_rows, "ratios": ratios(found, sizes)}
+    return _json_able(document)
+
+
+def _json_able(value: Any) -> Any:
+    """With None for what is not finite (pandas keeps a reason that is missing as nan)."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _json_able(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_json_able(item) for item in value]
+    return value
+
+
+def _known(value: Any) -> Any:
+    """`value`, or None where it is not a number (pandas fills with nan)."""
+    return None if value is None or not math.isfinite(value) else int(value) if value == int(value) else float(value)
+
+
+def ratios(found: Sequence[Record], sizes: Sequence[int]) -> list[dict[str, Any]]:
+    """At each batch size, each timed loop against the next faster one, and every loop against the fastest."""
+    out = []
+    for size in sizes:
+        at_size = [r for r in found if (r.workload or {})["batch_size"] == size]
+        timed = [r for r in at_size if r.status == "ok" and r.loop not in FLOORS]
+        ordered = sorted(timed, key=lambda r: stats.median_interval(r.epochs()).median)
+        pairs = list(pairwise(ordered)) + [(ordered[0], other) for other in ordered[2:]]
+        for faster, slower in pairs:
+            ratio = tables.ratio(slower, faster)
+            if ratio:
+                out.append(
+                    {
+                        "slower": slower.loop,
+                        "slower_device": slower.device,
+                        "faster": faster.loop,
+                        "faster_device": faster.device,
+                        "batch_size": size,
+                        "ratio": {"median": ratio.median, "low": ratio.low, "high": ratio.high},
+                        "verdict": stats.verdict(ratio),
+                    }
+                )
+    return out
+
+
+def _threads_used(row: dict[str, Any]) -> str:
+    """What to say where the threads that worked are not those that were allowed; nothing where they are."""
+    busy, allowed = row["busy_threads"], row["cores_allowed"]
+    if busy is None or allowed is None or busy == min(allowed, row["threads"]):
+        return ""
+    return f"{busy} {'thread' if busy == 1 else 'threads'} worked, {allowed} allowed"
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """The report for people: a line a case, in order of batch size and time."""
+    lines = []
+    for floor in found["floors"]:
+        lines.append(
+            f"floor at {floor['batch_size']}: {tables.with_interval(floor['epoch_s'], floor['low'], floor['high'])} "
+            f"s an epoch ({floor['library']}, {floor['device']}, {floor['threads']} threads)"
+        )
+    ordered = sorted(found["rows"], key=lambda r: (r["batch_size"], (r["epoch_s"] or {"median": math.inf})["median"]))
+    for row in ordered:
+        name = f"{row['loop']} ({row['device']}, {row['threads']} threads) at {row['batch_size']}"
+        if row["status"] != "ok":
+            lines.append(f"{name}: {row['status']}: {row['reason']}")
+            continue
+        times = Interval(**row["times_floor"], n=0) if row["times_floor"] else None
+        lines.append(
+            f"{name}: {tables.with_interval(**{k: row['epoch_s'][k] for k in ('median', 'low', 'high')})} s an epoch"
+            + (f", {tables.interval(times)} times the floor" if times else "")
+            + (f", validation accuracy {100 * row['val_accuracy']:.2f} %" if row["val_accuracy"] is not None else "")
+            + (f", {_threads_used(row)}" if _threads_used(row) else "")
+            + (f" [{row['disturbed']}]" if row["disturbed"] else "")
+        )
+    return "\n".join(lines)

@@ -1,0 +1,292 @@
+"""Chapter 3: the floors of this host, a step's time as a sum of measured parts, and the dispatches a loop exposes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from pydantic import BeforeValidator, Field
+
+from overhead.chapters import micro, pages
+from overhead.chapters.base import Chapter, results_folder
+from overhead.chapters.per_op.chapter import _count, difference_interval
+from overhead.chapters.where_time_goes import budget
+from overhead.loops import LOOPS
+from overhead.machine import host
+from overhead.measure import calibration, probing, spin
+from overhead.measure import rounds as runner
+from overhead.measure.contestant import Contestant, WorkerFailed
+from overhead.problem import bounds
+from overhead.problem.workload import TRAINING_IMAGES, Workload
+from overhead.records import stats
+from overhead.records.record import Record
+from overhead.records.stats import Interval
+from overhead.showing import figures, tables
+
+SPUN_OP_BY_OP = ["tf-eager", "jax-op-by-op", "cupy"]  # numpy is spun with the loops that have a budget
+LEVELS = (0.0, 0.5, 1.0)  # of the longest spin
+LONGEST_SPIN_NS = 50_000  # or what makes an epoch longer by half, where a loop dispatches too seldom to show this
+SPIN_STEPS = {"ops": 60, "model:train_function": 150}  # of a sample; an epoch for the others
+
+
+class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
+    """A step's time from parts that were each measured, and dispatch measured by a wait at every dispatch."""
+
+    name: ClassVar[str] = "03-where-time-goes"
+    presets = {
+        "quick": runner.PRESETS["quick"]._replace(target=0.0, rounds=(4, 4)),
+        "workshop": runner.PRESETS["workshop"]._replace(target=0.0, rounds=(8, 8), processes=1),
+        "full": runner.PRESETS["full"]._replace(target=0.0, rounds=(20, 20), processes=1, budget_s=240.0),
+    }
+
+    batch_size: Annotated[int, BeforeValidator(_count), Field(ge=1, le=TRAINING_IMAGES // 10)] = 32
+
+    @property
+    def workload(self) -> Workload:
+        return Workload(batch_size=self.batch_size, learning_rate=self.learning_rate)
+
+    @property
+    def twin(self) -> Workload:
+        """As many steps on a 2-2-2 network: the same calls with next to no arithmetic and no bytes."""
+        return Workload(
+            layers=(2, 2, 2), batch_size=2, images=2 * self.workload.steps, learning_rate=self.learning_rate
+        )
+
+    def contestants(self, names: Sequence[str]) -> list[Contestant]:
+        """These loops on every device of this host that they run on."""
+        devices = self.usable_devices()
+        return [Contestant(name, device) for name in names for device in devices if device in LOOPS[name].devices]
+
+    def take(self, bench: runner.Bench) -> list[Record]:
+        """The calibration, the budget's loops on the workload and on its twin, and the loops dispatched op by op."""
+        found = calibration.for_chapter(self.host, self.usable_devices(), bench, results_folder())
+        bench = bench._replace(learns=False)
+        alone = [c._replace(threads=1) for c in self.contestants(budget.ALSO_ALONE) if c.device == "cpu"]
+        timed = runner.time_cases(
+            self.contestants(list(budget.TERMS)) + (alone if host.cores_allowed() > 1 else []),
+            [self.workload, self.twin], bench, self.budget_turn,
+        )  # fmt: skip
+        images = min(TRAINING_IMAGES, SPIN_STEPS["ops"] * self.batch_size)  # no more than a sample needs
+        few = Workload(batch_size=self.batch_size, images=images, learning_rate=self.learning_rate)
+        spun = runner.time_cases(self.contestants(SPUN_OP_BY_OP), [few], bench, self.spin_turn)
+        return found + [case.record(bench.provenance) for case in (*timed, *spun)]
+
+    def budget_turn(self, turn: runner.Turn, round_: int) -> None:
+        """The epoch on both clocks, the pieces of its step, and the epoch with a wait at every dispatch."""
+        runner.time_epochs(turn, round_)
+        budget.take_pieces(turn, round_)
+        if turn.case.workload == self.workload and turn.case.contestant.threads != 1:
+            self.spin_turn(turn, round_)
+            if turn.case.contestant.device == "gpu":
+                budget.watch(turn, round_)
+
+    def spin_turn(self, turn: runner.Turn, round_: int) -> None:
+        """One sample at each length of the wait, in an order that changes from round to round."""
+        worker, case, process, *_ = turn
+        loop, workload = case.contestant.loop, case.workload
+        point = spin.POINTS[LOOPS[loop].cls]
+        steps = min(SPIN_STEPS.get(point.where, workload.steps), workload.steps)
+        epochs = [process[0] for process in case.epochs()[-1:]]
+        times = point.outlasts or 0.5
+        least = LONGEST_SPIN_NS * max(1.0, times)
+        longest = max([least, *(1e9 * times * epoch_s / spin.expected(loop, workload) for epoch_s in epochs)])
+        for level in np.random.default_rng(round_).permutation(LEVELS):
+            answer = worker.ask("spin", spin_ns=int(level * longest), steps=steps)
+            if answer["dispatches"] * workload.steps != spin.expected(loop, workload) * steps:
+                made = f"{answer['dispatches']} dispatches in {steps} steps"
+                raise WorkerFailed("failed", f"must make {spin.expected(loop, workload)} an epoch, made {made}")
+            case.keep(f"spin:{level:g}", steps, process, round_, [answer["wall_ns"]])
+            case.keep(f"spun:{level:g}", steps, process, round_, [answer["spun_ns"]])
+
+    def host_card(self) -> pages.Html:
+        """The host and the parameters of this page."""
+        return pages.host_card(self)
+
+    # --- floors -----------------------------------------------------------------------------------------------
+
+    def floors_table(self, records: Sequence[Record]) -> pages.Html:
+        """A row a floor: waited for each time, and with one wait at the end."""
+        rows = []
+        for floor in calibration.floors(records):
+            each, end = (floor[f"{clock}_us"] for clock in ("each", "end"))
+            rows.append(
+                {
+                    "library": f"{floor['loop']} ({floor['device']})",
+                    "threads": floor["threads"],
+                    "what": micro.unbroken(floor["does"]),
+                    "waited for, us": tables.with_interval(each["median"], each["low"], each["high"]),
+                    "one wait at the end, us": tables.with_interval(end["median"], end["low"], end["high"]),
+                    "blocks": each["n"],
+                }
+            )
+        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings)))
+
+    def frame_sentence(self, records: Sequence[Record]) -> pages.Markdown:
+        """What Keras adds to the same mathematics, and how many steps' dispatch fits into one of its steps."""
+        lines = []
+        for keras in probing.select(records, "frame", "keras-train-step"):
+            plain = probing.select(records, "frame", "function-step", device=keras.device)
+            if plain:
+                ratio = stats.paired_ratio([probing.per_call_us(keras, "end")], [probing.per_call_us(plain[0], "end")])
+                lines.append(
+                    f"On the {keras.device.upper()} one step through Keras's train function takes "
+                    f"{tables.interval(probing.interval_us(keras))} us, the same mathematics in a plain `tf.function` "
+                    f"{tables.interval(probing.interval_us(plain[0]))} us: {tables.interval(ratio)} times as long."
+                )
+        return pages.Markdown(" ".join(lines) or "Keras could not be timed on this host.")
+
+    # --- the budget -------------------------------------------------------------------------------------------
+
+    def budgets(self, records: Sequence[Record]) -> list[budget.Budget]:
+        """One budget a loop and device that was timed on the workload and on its twin."""
+        return budget.budgets(records, self.workload, self.twin)
+
+    def budget_sentence(self, records: Sequence[Record]) -> pages.Markdown:
+        """Where the step's time goes, loop by loop, with what stays unexplained."""
+        lines = budget.sentences(self.budgets(records))
+        lines += [
+            f"- **{r.loop} ({r.device})** is missing: {r.reason}." for r in records if r.status != "ok" and r.op is None
+        ]
+        return pages.Markdown("\n".join(dict.fromkeys(lines)) or "No loop could be timed on this host.")
+
+    def budget_figure(self, records: Sequence[Record]) -> figures.Figure:
+        """A bar a loop, its terms end to end, and a marker where the measured step ends."""
+        return budget.figure(self.budgets(records), self.batch_size)
+
+    def budget_table(self, records: Sequence[Record]) -> pages.Html:
+        """A row a term, then sum, step and residual; a column a loop: microseconds a step and the share of the step."""
+        return pages.Html(tables.as_html(budget.table(self.budgets(records)), pages.caption(records, self.settings)))
+
+    def terms(self) -> pages.Markdown:
+        """How each term is measured."""
+        return pages.Markdown(budget.how())
+
+    def utilisation(self, records: Sequence[Record]) -> pages.Html | pages.Markdown:
+        """On a GPU: what the driver reports beside the share of the measured peak that the step achieves (S8)."""
+        rows = []
+        ceilings = calibration.ceilings([r for r in records if calibration.is_part(r)])
+        for r in records:
+            shares = r.processes("nvml:utilisation")
+            if not shares or r.device != "gpu" or r.op is not None:
+                continue
+            peak = calibration.ceiling(ceilings, "gpu")["flops_per_s"]
+            achieved = bounds.epoch_flops(self.workload) / stats.median_interval(r.epochs()).median
+            rows.append(
+                {
+                    "loop": r.loop,
+                    "utilisation as the driver reports it": f"{np.median(np.concatenate(shares)):.0%}",
+                    "achieved share of the measured peak": f"{achieved / peak:.2%}",
+                    "samples": sum(map(len, shares)),
+                }
+            )
+        if not rows:
+            return pages.Markdown(
+                "No GPU was watched on this host. On one, this table sets the driver's utilisation (the share of its "
+                "sample intervals in which any kernel ran) beside the share of peak that the step achieves."
+            )
+        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings)))
+
+    # --- dispatch by cause --------------------------------------------------------------------------------------
+
+    def spin_frame(self, records: Sequence[Record]) -> pd.DataFrame:
+        """One row a loop: backend, expected dispatches an epoch, slope and hidden_us (Intervals over rounds), points.
+
+        `points` is a frame of level, spin_us (mean wait a dispatch) and epoch_s, medians over rounds. The slope of
+        a round is that of the least-squares line of its epoch's time against the time waited at a dispatch; of loops
+        with `outlasts` in `spin.POINTS`, against the longer waits. `hidden_us` is the wait at a dispatch at which that
+        line leaves the epoch without waits; below 0, any wait at all costs that much more than it lasts.
+        """
+        rows = []
+        for r in records:
+            if r.op is not None or r.status != "ok" or not r.processes("spin:0") or not r.workload:
+                continue
+            expected, steps = spin.expected(r.loop, self.workload), self.workload.steps
+            x, y = _per_step(r, "spun") * steps / expected, _per_step(r, "spin") * steps  # seconds: a wait, an epoch
+            outlasts = spin.POINTS[LOOPS[r.loop].cls].outlasts
+            lasting = slice(1 if outlasts else 0, None)
+            lines = [np.polyfit(x[lasting, i], y[lasting, i], 1) for i in range(x.shape[1])]
+            hidden = [1e6 * (y[0, i] - start) / slope for i, (slope, start) in enumerate(lines)]
+            points = pd.DataFrame({"spin_us": np.median(x, axis=1) * 1e6, "epoch_s": np.median(y, axis=1)})
+            rows.append(
+                {
+                    "backend": f"{r.loop} ({r.device})",
+                    "expected": expected,
+                    "slope": difference_interval(slope for slope, _ in lines),
+                    "hidden_us": difference_interval(hidden),
+                    "threaded": outlasts is not None,
+                    "points": points,
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def spin_sentence(self, records: Sequence[Record]) -> pages.Markdown:
+        """How many of its dispatches each loop exposes, in words."""
+        lines = []
+        for row in self.spin_frame(records).itertuples():
+            slope: Interval = row.slope
+            share = slope.median / row.expected
+            noun = "dispatch" if row.expected == 1 else "dispatches"
+            if slope.high - slope.low > row.expected:
+                lines.append(
+                    f"- **{row.backend}** makes {row.expected:,} {noun} an epoch; this run varied too much to tell "
+                    f"{'whether it exposes it' if row.expected == 1 else 'how many of them it exposes'} "
+                    f"(slope {_count_of(slope)})."
+                )
+                continue
+            lines.append(
+                f"- **{row.backend}** makes {row.expected:,} {noun} an epoch and exposes {_count_of(slope)} of "
+                f"them ({share:.0%})" + self._hidden(row)
+            )
+        return pages.Markdown("\n".join(lines) or "No loop could be spun on this host.")
+
+    def _hidden(self, row: Any) -> str:
+        """The end of a sentence: what a dispatch may last before it costs anything, where some of it hides."""
+        if not row.threaded:
+            return "."
+        hidden: Interval = row.hidden_us
+        if hidden.low > 0:
+            return f" once they last longer than the work that they hide behind, {tables.interval(hidden)} us each."
+        if hidden.high < 0:
+            cost = Interval(-hidden.median, -hidden.high, -hidden.low, hidden.n)
+            return f"; any wait costs {tables.interval(cost)} us more than it lasts, since other threads fall asleep."
+        return "."
+
+    def spin_table(self, records: Sequence[Record]) -> pages.Html:
+        """A row a loop: dispatches expected, slope with interval, their ratio."""
+        rows = []
+        for row in self.spin_frame(records).itertuples():
+            s: Interval = row.slope
+            of = [v / row.expected for v in (s.median, s.low, s.high)]
+            rows.append(
+                {
+                    "loop": row.backend,
+                    "dispatches an epoch": f"{row.expected:,}",
+                    "slope": _count_of(s),
+                    "slope / dispatches": tables.with_interval(*of),
+                    "hidden at a dispatch, us": tables.interval(row.hidden_us),
+                    "longest wait, us": f"{row.points['spin_us'].iloc[-1]:,.0f}",
+                    "rounds": s.n,
+                }
+            )
+        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings)))
+
+    def spin_figure(self, records: Sequence[Record]) -> figures.Figure:
+        """Milliseconds that an epoch gains against the wait at each dispatch, a panel a loop; expected: dashed."""
+        return budget.spin_figure(self.spin_frame(records))
+
+
+def _per_step(record: Record, what: str) -> np.ndarray:
+    """Seconds a step at each length of the wait: (levels, rounds)."""
+    found = {f"{what}:{level:g}": [] for level in LEVELS}
+    for samples in record.timing.samples if record.timing else []:
+        if samples.clock in found:
+            found[samples.clock] += [value / samples.steps for value in samples.values_s]
+    return np.array(list(found.values()))
+
+
+def _count_of(slope: Interval) -> str:
+    if abs(slope.median) < 100:
+        return tables.interval(slope)
+    return f"{slope.median:,.0f} [{slope.low:,.0f}, {slope.high:,.0f}]"

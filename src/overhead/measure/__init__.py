@@ -1,0 +1,1 @@
+"""How seconds are taken: one process a contestant, turns in shuffled rounds."""

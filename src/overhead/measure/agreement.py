@@ -1,0 +1,139 @@
+"""Agreement before timing: what the float64 reference does, and whether a loop did the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+from overhead.problem import mlp
+from overhead.problem.data import Split
+from overhead.problem.mlp import Params
+from overhead.problem.workload import Workload
+
+STEPS = 20
+RATE = 0.1  # a larger rate magnifies rounding without any fault of the loop
+TOLERANCES = {"float32": 1e-5, "tf32": 1e-2}
+ROUNDING = 2.0**-23  # float32's
+# An epoch's many steps magnify rounding: at rate 0.1 and batch 32, changing the initial parameters by one part in a
+# million moves the loss after an epoch by up to 5e-3 in float64, since a hidden unit that is switched on or off by it
+# takes another path; at 0.01 by 2e-5. So the epoch is compared at a rate at which the tolerance means something.
+EPOCH_RATE, EPOCH_BATCH = 0.01, 32
+LOSS_TOLERANCE = 1e-3  # relative, of the mean training loss after the first epoch
+
+
+class Reference(NamedTuple):
+    """The float64 oracle's runs at the two rates of agreement."""
+
+    params: Params  # after `STEPS` steps at `RATE`
+    undecided: float  # how far apart they get where float32 cannot tell whether a ReLU lets through: either is right
+    epoch_loss: float  # mean training loss after the first epoch at the epoch's rate
+
+
+class Agreement(NamedTuple):
+    """How far a loop is from the reference, and the tolerance in force."""
+
+    steps: int
+    error: float
+    tolerance: float
+    epoch_loss_error: float
+
+    @property
+    def disagreement(self) -> str | None:
+        """Why the loop may not be timed, or None."""
+        if not self.error <= self.tolerance:
+            return f"error {self.error:.2g} after {self.steps} steps exceeds {self.tolerance:g} (norm-wise)"
+        if not self.epoch_loss_error <= LOSS_TOLERANCE:
+            return f"mean loss after one epoch is off by {self.epoch_loss_error:.2g}, more than {LOSS_TOLERANCE:g}"
+        return None
+
+
+def at_agreement_rate(workload: Workload) -> Workload:
+    """The workload with the rate at which loops are compared after 20 steps."""
+    return workload.model_copy(update={"learning_rate": RATE})
+
+
+def at_epoch_rate(workload: Workload) -> Workload:
+    """The workload with the rate at which loops are compared after an epoch; smaller batches take smaller steps."""
+    rate = EPOCH_RATE * min(1.0, workload.batch_size / EPOCH_BATCH)
+    return workload.model_copy(update={"learning_rate": rate})
+
+
+@lru_cache(maxsize=4)
+def _reference(workload: Workload, split: _Same) -> Reference:
+    def after(w: Workload, steps: int, doubt: float = 0.0) -> Params:
+        *_, (_, params) = islice(mlp.reference_steps(mlp.init(w), split.of.x, split.of.y, w, doubt), steps)
+        return params
+
+    epoch, rate = after(at_epoch_rate(workload), workload.steps), at_agreement_rate(workload)
+    params = after(rate, STEPS)
+    either = [mlp.relative_error(after(rate, STEPS, doubt), params) for doubt in (-ROUNDING, ROUNDING)]
+    return Reference(params, max(either), mlp.loss(epoch, split.of.x, split.of.y))
+
+
+class _Same:
+    """A split as a cache key: the same object is the same split."""
+
+    def __init__(self, of: Split) -> None:
+        self.of = of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.of is self.of
+
+
+def reference(workload: Workload, split: Split) -> Reference:
+    """The oracle's parameters after 20 steps and its loss after an epoch, computed once per workload."""
+    return _reference(at_agreement_rate(workload).model_copy(update={"epochs": 1}), _Same(split))
+
+
+def compare(
+    after_steps: Params, after_epoch: Params, workload: Workload, split: Split, precision: str = "float32"
+) -> Agreement:
+    """A loop's parameters after 20 steps and after one epoch, each at its rate of agreement, against the reference."""
+    expected = reference(workload, split)
+    loss = mlp.loss(after_epoch, split.x, split.y)
+    error = abs(loss - expected.epoch_loss) / expected.epoch_loss
+    return Agreement(
+        STEPS,
+        mlp.relative_error(after_steps, expected.params),
+        TOLERANCES[precision] + expected.undecided,
+        error if math.isfinite(error) else math.inf,
+    )
+
+
+def diverged_step(losses: Sequence[float], classes: int, began: float = math.nan) -> int | None:
+    """The step of one epoch at which it diverged, from its batch losses in nats; None when it did not.
+
+    An epoch diverged when its mean loss is not finite or above ln(classes), the constant prediction's. The
+    step is the first of the losses, not finite or above 10·ln(classes), that the epoch does not recover
+    from; else the epoch's first. `began` is the first loss of the whole training: where no loss is half as
+    much again, the rate was too low to leave He's start, which may lie above ln(classes), and nothing diverged.
+    """
+    limit = math.log(classes)
+    if all(loss <= 1.5 * began for loss in losses):
+        return None
+    # Divided before they are added: the sum of two finite losses may not be finite.
+    if all(map(math.isfinite, losses)) and math.fsum(loss / len(losses) for loss in losses) <= limit:
+        return None
+    step = len(losses)
+    while step and not losses[step - 1] <= 10 * limit:
+        step -= 1
+    return step if step < len(losses) else 0
+
+
+def diverged_at(workload: Workload, split: Split) -> int | None:
+    """The step, from 0 over all epochs, at which float64 training at the workload's rate diverges, or None."""
+    steps = mlp.reference_steps(mlp.init(workload), split.x, split.y, workload)
+    began = math.nan
+    for epoch in range(workload.epochs):
+        losses = [value for value, _ in islice(steps, workload.steps)]
+        began = losses[0] if epoch == 0 else began
+        step = diverged_step(losses, workload.layers[-1], began)
+        if step is not None:
+            return epoch * workload.steps + step
+    return None

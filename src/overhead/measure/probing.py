@@ -1,0 +1,183 @@
+"""Probes to records: workers that train nothing, asked in shuffled rounds for the costs of small pieces."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from overhead.loops import LOOPS
+from overhead.machine import host
+from overhead.machine.disturbance import Disturbance
+from overhead.measure.contestant import START_LIMIT_S, Contestant, Worker, WorkerFailed
+from overhead.measure.rounds import Bench, measuring
+from overhead.problem.workload import Workload
+from overhead.records import stats
+from overhead.records.record import Record, Samples, Timing
+from overhead.records.stats import Interval
+
+NAMES = {"tensorflow": "tf"}  # as in the names of loops
+ROUNDS = {"quick": 4, "workshop": 8, "full": 16}
+
+
+class Ask(NamedTuple):
+    """A process to start, and the kinds of probes to ask it for."""
+
+    contestant: Contestant
+    kinds: tuple[str, ...]
+    names: tuple[str, ...] | None = None  # of the probes; None: all of these kinds
+
+
+def merged(asks: Sequence[Ask]) -> list[Ask]:
+    """One process for all that is asked of the same contestant."""
+    found: dict[tuple[Contestant, Any], Ask] = {}
+    for ask in asks:
+        key = ask.contestant.resolved(), ask.names
+        old = found.get(key, Ask(ask.contestant.resolved(), (), ask.names))
+        found[key] = old._replace(kinds=tuple(dict.fromkeys(old.kinds + ask.kinds)))
+    return list(found.values())
+
+
+def measure(asks: Sequence[Ask], workload: Workload, bench: Bench) -> list[Record]:
+    """One record a process and probe, or one with the reason why a process could not.
+
+    Raises `runner.Busy` when another measurement holds the host.
+    """
+    found: list[Record] = []
+    with measuring(bench.force) as shared:
+        workers: list[tuple[Ask, Worker]] = []
+        try:
+            waiting = merged(asks)
+            while waiting:  # a core's worth of imports at a time
+                chunk, waiting = waiting[: host.cores_allowed()], waiting[host.cores_allowed() :]
+                for ask, worker in [(ask, Worker(ask.contestant, bench.limit_s)) for ask in chunk]:
+                    workers.append((ask, worker))
+                    try:
+                        worker.facts = worker.ask("hello", START_LIMIT_S)
+                        worker.pause()
+                    except WorkerFailed as failure:
+                        found.append(_failed(ask, failure, bench))
+            disturbance = Disturbance()
+            disturbance.start(sum(worker.cpu_seconds() for _, worker in workers))
+            gathered = _rounds([pair for pair in workers if pair[1].facts], workload, bench, found)
+            disturbed = disturbance.found(sum(worker.cpu_seconds() for _, worker in workers))
+        finally:
+            for _, worker in workers:
+                worker.close()
+    if shared:
+        disturbed.append("another measurement ran at the same time (--force)")
+    for (index, _), probed in gathered.items():
+        ask, worker = workers[index]
+        found.append(_record(ask, worker, probed, workload, bench, disturbed))
+    return found
+
+
+Gathered = dict[tuple[int, str], list[tuple[int, dict[str, Any]]]]
+
+
+def _rounds(
+    ready: list[tuple[Ask, Worker]], workload: Workload, bench: Bench, found: list[Record]
+) -> Gathered:  # fmt: skip
+    """(worker's index, kind/name of the probe) → (round, answer)."""
+    gathered: Gathered = {}
+    shuffle, able = random.Random(bench.seed), dict(enumerate(ready))
+    for round_ in range(ROUNDS[bench.preset.name]):
+        for index in shuffle.sample(sorted(able), len(able)):
+            ask, worker = able[index]
+            try:
+                for kind in ask.kinds:
+                    answer = worker.ask(
+                        "probe", kind=kind, workload=workload.model_dump(mode="json"),
+                        names=list(ask.names) if ask.names else None,
+                    )  # fmt: skip
+                    for probe in answer["probes"]:
+                        gathered.setdefault((index, f"{kind}/{probe['name']}"), []).append((round_, probe))
+            except WorkerFailed as failure:
+                found.append(_failed(ask, failure, bench))
+                del able[index]
+            worker.pause()
+    return gathered
+
+
+def _shown_as(ask: Ask) -> str:
+    framework = LOOPS[ask.contestant.loop].framework
+    return NAMES.get(framework, framework)
+
+
+def _failed(ask: Ask, failure: WorkerFailed, bench: Bench) -> Record:
+    contestant = ask.contestant
+    return Record(
+        status=failure.status,  # type: ignore[arg-type]
+        reason=failure.reason, loop=_shown_as(ask), device=contestant.device, threads=contestant.threads,
+        env=dict(contestant.env), **bench.provenance,
+    )  # fmt: skip
+
+
+def _record(
+    ask: Ask,
+    worker: Worker,
+    probed: list[tuple[int, dict[str, Any]]],
+    workload: Workload,
+    bench: Bench,
+    disturbed: list[str],
+) -> Record:
+    probe = probed[0][1]
+    samples = [
+        Samples(
+            clock=clock, steps=answer["calls"], process=0, round=[round_] * len(answer[f"{clock}_ns"]),
+            seconds=[ns * 1e-9 for ns in answer[f"{clock}_ns"]],
+        )
+        for clock in ("each", "end")
+        for round_, answer in probed
+    ]  # fmt: skip
+    extra: dict[str, Any] = {
+        "probe": {key: probe[key] for key in ("kind", "does", "flops", "bytes")},
+        "kernels": _kernels(worker.facts),
+        "pools": worker.facts["pools"],
+    }
+    return Record(
+        status="ok", loop=_shown_as(ask), device=ask.contestant.device, threads=ask.contestant.threads,
+        op=probe["name"], workload=workload.model_dump(mode="json"), timing=Timing(samples=samples),
+        env=dict(ask.contestant.env), versions=worker.facts["versions"], disturbed=sorted(disturbed),
+        **extra, **bench.provenance,
+    )  # fmt: skip
+
+
+def _kernels(facts: dict[str, Any]) -> str | None:
+    """The kernel architecture that NumPy's BLAS chose in this process."""
+    return next((p["architecture"] for p in facts["pools"] if p["library"] == "openblas"), None)
+
+
+def kind(record: Record) -> str | None:
+    """Of `probes.KINDS`; None for a record that is of no probe."""
+    return ((record.model_extra or {}).get("probe") or {}).get("kind")
+
+
+def facts(record: Record) -> dict[str, Any]:
+    """kind, does, flops and bytes of a record's probe."""
+    return (record.model_extra or {})["probe"]
+
+
+def per_call_us(record: Record, clock: str) -> list[float]:
+    """Microseconds a call of every block: `each` waits after each call, `end` once at the end."""
+    return [
+        value / samples.steps * 1e6
+        for samples in (record.timing.samples if record.timing else [])
+        if samples.clock == clock
+        for value in samples.values_s
+    ]
+
+
+def interval_us(record: Record, clock: str = "end") -> Interval:
+    """The median microseconds a call with its interval; n is the number of blocks."""
+    return stats.median_interval([per_call_us(record, clock)])
+
+
+def select(records: Sequence[Record], of_kind: str, op: str | None = None, **fields: Any) -> list[Record]:
+    """Timed probes of one kind, of one name if `op` is given, with these loop, device or threads."""
+    return [
+        r
+        for r in records
+        if r.status == "ok" and kind(r) == of_kind and op in (None, r.op)
+        and all(getattr(r, name) == value for name, value in fields.items())
+    ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""What a measurement is, without knowing how it was taken."""

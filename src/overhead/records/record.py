@@ -1,0 +1,206 @@
+"""A record: one line of JSON that says what was measured, where, and with what. Units stand in the names."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from overhead.machine import timer as timers
+
+SCHEMA = 1
+MAX_FILE_BYTES = 2_000_000
+Status = Literal["ok", "declined", "failed", "disagrees", "diverged"]
+
+
+class RecordError(ValueError):
+    """A file of records that cannot be read; names the file, the line and the reason."""
+
+
+class Samples(BaseModel):
+    """Raw samples of one clock, in order. `round[i]` is the round in which `seconds[i]` was taken."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    clock: str  # wall, dispatch, op (nanoseconds), unread (nanoseconds)
+    steps: int  # training steps in one sample
+    process: int
+    round: list[int]
+    seconds: list[float] | None = None
+    ns: list[int] | None = None
+
+    @property
+    def values_s(self) -> list[float]:
+        """The samples in seconds, whichever unit the file keeps."""
+        return self.seconds if self.seconds is not None else [n * 1e-9 for n in self.ns or []]
+
+
+class Timing(BaseModel):
+    """The cold run apart, why sampling stopped, and every sample."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    first_s: float | None = None  # the first run of the timed program: compilation and warm-up included
+    stopped: str | None = None  # target, budget or count
+    samples: list[Samples] = []
+
+
+class Record(BaseModel):
+    """One case: a contestant (loop, device, threads, environment) on a workload, or one op or member of it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    schema_: int = SCHEMA
+    host: str
+    notebook: str
+    status: Status
+    reason: str | None = None
+    loop: str
+    device: str
+    device_name: str | None = None
+    threads: int | None = None
+    op: str | None = None
+    member: dict[str, Any] | None = None
+    workload: dict[str, Any] | None = None
+    data: str | None = None
+    timing: Timing | None = None
+    agreement: dict[str, Any] | None = None
+    val_accuracy: list[float] | None = None
+    peak_rss_bytes: int | None = None
+    settings: dict[str, str] = {}
+    env: dict[str, str] = {}
+    versions: dict[str, str] = {}
+    code_sha256: str | None = None
+    commit: str | None = None
+    dirty: bool | None = None
+    disturbed: list[str] = []
+    started: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _schema_key(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "schema" in value:
+            value = dict(value)
+            value["schema_"] = value.pop("schema")
+            if type(value["schema_"]) is not int or not 1 <= value["schema_"] <= SCHEMA:
+                raise ValueError(f"schema must be between 1 and {SCHEMA}, got {value['schema_']!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _says_why(self) -> Record:
+        if self.status != "ok" and not self.reason:
+            raise ValueError(f"a record that is {self.status} must carry a reason")
+        return self
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of one line: `schema` first, floats to 6 significant digits."""
+        fields = self.model_dump(mode="json")
+        return {"schema": fields.pop("schema_"), **_rounded(fields)}
+
+    def processes(self, clock: str = "wall") -> list[list[float]]:
+        """Samples of `clock` in seconds, one list a process; of an op without the clock's own cost (`timers.net`)."""
+        found: dict[int, list[float]] = {}
+        for samples in self.timing.samples if self.timing else []:
+            if samples.clock == clock:
+                found.setdefault(samples.process, []).extend(samples.values_s)
+        series = [found[p] for p in sorted(found)]
+        timer = (self.model_extra or {}).get("timer")
+        if clock != "op" or not timer:
+            return series
+        return [timers.net(s, timer["empty_ns"] * 1e-9, timer["pair_cost_ns"] * 1e-9) for s in series]
+
+    def epochs(self) -> list[list[float]]:
+        """Wall seconds per epoch, one list a process: samples scaled by steps per epoch / steps sampled."""
+        steps = (self.workload or {}).get("steps") or 1
+        found: dict[int, list[float]] = {}
+        for samples in self.timing.samples if self.timing else []:
+            if samples.clock == "wall":
+                scale = steps / samples.steps
+                found.setdefault(samples.process, []).extend(s * scale for s in samples.values_s)
+        return [found[p] for p in sorted(found)]
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return value
+
+
+def dumps(records: Iterable[Record]) -> str:
+    """Records as JSON lines. A figure that is not finite becomes null where a record may have none.
+
+    Raises `RecordError` where it may not: a sample, an accuracy.
+    """
+    lines = []
+    for record in records:
+        fields = record.as_json()
+        try:
+            Record.model_validate(fields)
+        except ValidationError as error:
+            where = ".".join(map(str, error.errors()[0]["loc"]))
+            raise RecordError(f"{record.notebook}: {where} of {record.loop} must be a finite number") from None
+        lines.append(json.dumps(fields, allow_nan=False, separators=(",", ":"), ensure_ascii=False) + "\n")
+    return "".join(lines)
+
+
+def write(path: Path, records: Iterable[Record]) -> None:
+    """Write a file of records whole or not at all (a temporary name, then a rename).
+
+    Raises `RecordError` when it would exceed 2 MB; the file that was there stays.
+    """
+    text = dumps(records)
+    size = len(text.encode())
+    if size > MAX_FILE_BYTES:
+        raise RecordError(f"{path.name}: must stay under {MAX_FILE_BYTES} bytes, got {size}")
+    write_text(path, text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Put `text` at `path` by a rename, so that a crash leaves the old file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read(path: Path) -> list[Record]:
+    """The records of one file. Raises `RecordError` naming the file and the line that is not a record."""
+    found = []
+    try:
+        # Not splitlines: a reason may hold what Unicode counts as the end of a line.
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path.name}: cannot be read: {error}") from None
+    for number, line in enumerate(lines if lines != [""] else [], 1):
+        try:
+            found.append(_record(json.loads(line, parse_constant=_not_json)))
+        except (ValidationError, ValueError) as error:
+            why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            raise RecordError(f"{path.name}: line {number} is no record: {why}") from None
+    return found
+
+
+def _record(value: Any) -> Record:
+    if not isinstance(value, dict) or "schema" not in value:
+        raise ValueError("it has no schema")
+    return Record.model_validate(value)
+
+
+def _not_json(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")

@@ -1,0 +1,174 @@
+"""Records to tables: pandas frames with units in the column names, and how they are shown on a page."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from overhead.loops import FLOORS
+from overhead.records import stats
+from overhead.records.record import Record
+from overhead.records.stats import Interval
+
+NOT_MEASURED = "–"
+NUMBER = re.compile(r"–|[-+±<≥]?\d[\d,.]*(e[-+]?\d+)?( \[[^\]]*\])?( ?[%×]| [a-zA-Z]{1,6})?|inf|nan")
+
+
+def floor_of(records: Sequence[Record], batch_size: int, device: str) -> tuple[Record, Interval] | None:
+    """The floor of a device at `batch_size`: over libraries and threads, the best process's seconds per epoch.
+
+    The record that holds it and its interval over that process's rounds; None when no floor was measured.
+    """
+    best: tuple[Record, Interval] | None = None
+    for record in records:
+        here = record.device == device and _batch_size(record) == batch_size
+        if here and record.loop in FLOORS and record.status == "ok":
+            for process in record.epochs():
+                interval = stats.median_interval([process])
+                if best is None or interval.median < best[1].median:
+                    best = record, interval
+    return best
+
+
+def times_floor(record: Record, floor: tuple[Record, Interval] | None) -> Interval | None:
+    """A loop's seconds per epoch over the floor's, from pairs of the same round of the floor's best process."""
+    if floor is None or record.status != "ok":
+        return None
+    best = min(floor[0].epochs(), key=lambda process: stats.median_interval([process]).median)
+    epochs = record.epochs()
+    return stats.paired_ratio([process[: len(best)] for process in epochs], [best] * len(epochs))
+
+
+def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """One row a loop, device, threads and batch size: seconds per epoch with interval and n, and what it learnt.
+
+    Columns: loop, device, threads, batch_size, remainder, status, reason, epoch_s, low_s, high_s, n,
+    processes, dispatch_us (per step), first_s, images_per_s, steps, images_seen, val_accuracy,
+    times_floor, times_floor_low, times_floor_high, peak_rss_bytes, stopped, drift, disturbed, between and within
+    (relative spread of process medians and of a process's rounds, see `stats.spread`), cores_allowed, busy_threads.
+    """
+    rows = []
+    for record in records:
+        if record.op is not None or record.member is not None or record.loop in FLOORS:
+            continue
+        workload = record.workload or {}
+        row: dict[str, Any] = {
+            "loop": record.loop,
+            "device": record.device,
+            "threads": record.threads,
+            "batch_size": workload.get("batch_size"),
+            "remainder": workload.get("remainder"),
+            "status": record.status,
+            "reason": record.reason,
+            "steps": workload.get("steps"),
+            "images_seen": workload.get("images_seen"),
+            "val_accuracy": record.val_accuracy[-1] if record.val_accuracy else math.nan,
+            "peak_rss_bytes": record.peak_rss_bytes or math.nan,
+            "disturbed": "; ".join(record.disturbed),
+            **{name: (record.model_extra or {}).get(name) for name in ("cores_allowed", "busy_threads")},
+        }
+        if record.status == "ok" and record.timing:
+            epochs = record.epochs()
+            interval = stats.median_interval(epochs)
+            row |= {
+                "epoch_s": interval.median,
+                "low_s": interval.low,
+                "high_s": interval.high,
+                "n": interval.n,
+                "processes": len(epochs),
+                "first_s": record.timing.first_s,
+                "images_per_s": workload["images_seen"] / interval.median,
+                "stopped": record.timing.stopped,
+                **stats.spread(epochs)._asdict(),
+                "drift": "" if all(stats.drift(p).settled for p in epochs) else "drifts",
+            }
+            dispatch = [s for s in record.timing.samples if s.clock == "dispatch"]
+            if dispatch:
+                per_step = [[v / s.steps for v in s.values_s] for s in dispatch]
+                row["dispatch_us"] = stats.median_interval(per_step).median * 1e6
+            ratio = times_floor(record, floor_of(records, row["batch_size"], record.device))
+            if ratio:
+                row |= {
+                    "times_floor": ratio.median,
+                    "times_floor_low": ratio.low,
+                    "times_floor_high": ratio.high,
+                }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def floors_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """One row a library, thread count and batch size: the best process's seconds per epoch of products alone."""
+    rows = []
+    for record in records:
+        if record.loop in FLOORS:
+            row: dict[str, Any] = {
+                "library": record.loop.removeprefix("floor-"),
+                "device": record.device,
+                "threads": record.threads,
+                "batch_size": _batch_size(record),
+                "status": record.status,
+                "reason": record.reason,
+            }
+            if record.status == "ok":
+                best = min((stats.median_interval([p]) for p in record.epochs()), key=lambda i: i.median)
+                row |= {"epoch_s": best.median, "low_s": best.low, "high_s": best.high, "n": best.n}
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def ratio(slower: Record, faster: Record) -> Interval | None:
+    """Seconds per epoch of `slower` over `faster`, from pairs of the same round; None unless both were timed."""
+    if slower.status != "ok" or faster.status != "ok":
+        return None
+    return stats.paired_ratio(slower.epochs(), faster.epochs())
+
+
+def _batch_size(record: Record) -> int | None:
+    return (record.workload or {}).get("batch_size")
+
+
+def number(value: float, digits: int = 3) -> str:
+    """`value` to `digits` significant digits in plain notation; a dash for nan."""
+    if value is None or not math.isfinite(value):
+        return NOT_MEASURED
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}"
+
+
+def with_interval(median: float, low: float, high: float, digits: int = 3) -> str:
+    """`0.204 [0.201, 0.207]`: the median and its 95 % interval, to as many places as the median has."""
+    if median is None or not math.isfinite(median):
+        return NOT_MEASURED
+    places = max(0, digits - 1 - math.floor(math.log10(abs(median)))) if median else digits
+    return f"{median:,.{places}f} [{low:,.{places}f}, {high:,.{places}f}]"
+
+
+def interval(found: Interval, digits: int = 3) -> str:
+    """`with_interval` of an `Interval`."""
+    return with_interval(found.median, found.low, found.high, digits)
+
+
+def as_html(frame: pd.DataFrame, caption: str = "") -> str:
+    """A table for a page: every cell escaped, no index, numbers aligned right."""
+    kinds = ["" if not is_numeric(frame[column]) else ' class="number"' for column in frame.columns]
+
+    def cells(values: Sequence[Any], tag: str) -> str:
+        return "".join(f"<{tag}{kind}>{escape(str(v))}</{tag}>" for v, kind in zip(values, kinds, strict=True))
+
+    head = f"<tr>{cells(list(frame.columns), 'th')}</tr>"
+    body = "".join(f"<tr>{cells(list(row), 'td')}</tr>" for row in frame.itertuples(index=False))
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f'<div class="overhead-table"><table>{title}<thead>{head}</thead><tbody>{body}</tbody></table></div>'
+
+
+def is_numeric(column: pd.Series) -> bool:
+    """Whether every entry is a number (with interval, unit or neither) or a dash, so that it is aligned right."""
+    return len(column) > 0 and all(NUMBER.fullmatch(str(value)) for value in column)
