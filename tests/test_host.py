@@ -58,7 +58,7 @@ def test_the_smaller_of_affinity_and_quota_is_allowed(monkeypatch, quota, cores)
 def test_one_allowed_core_is_one_thread_for_everyone():
     one = min(os.sched_getaffinity(0))
     code = (
-        f"import os, json; os.sched_setaffinity(0, {{{one}}}); from overhead import host; "
+        f"import os, json; os.sched_setaffinity(0, {{{one}}}); from overhead.machine import host; "
         "print(json.dumps([host.facts(), host.warnings(host.blas(), host.frameworks())]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
@@ -155,7 +155,7 @@ def test_a_framework_is_there_with_its_version_or_missing_with_the_reason(monkey
 
 def test_listing_frameworks_imports_none():
     code = (
-        "import sys; from overhead import host; host.frameworks(); host.facts(); "
+        "import sys; from overhead.machine import host; host.frameworks(); host.facts(); "
         "print([m for m in ('jax', 'tensorflow', 'keras', 'cupy') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)

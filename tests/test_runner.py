@@ -258,8 +258,8 @@ def test_a_rate_at_which_training_diverges_is_a_status_of_its_own():
 def test_an_interrupt_ends_every_worker(name, tmp_path):
     code = f"""
         import sys, time, fake_loops
-        from overhead.runner import Bench, PRESETS, run_cases
-        from overhead.workload import Workload
+        from overhead.measure.rounds import Bench, PRESETS, run_cases
+        from overhead.problem.workload import Workload
         who = [fake_loops.contestant("Steady"), fake_loops.contestant("{name}")]
         print("begins", flush=True)
         run_cases(who, [Workload(images=200)], Bench(PRESETS["quick"], {PROVENANCE!r}))

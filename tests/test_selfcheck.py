@@ -283,7 +283,7 @@ def test_a_coarse_clock_gives_at_least_its_step():
 
 
 def test_a_clock_that_never_moves_is_named(monkeypatch):
-    monkeypatch.setattr(timing, "READINGS", 1000)
+    monkeypatch.setattr(timers, "READINGS", 1000)
 
     with pytest.raises(timers.ClockStandsStill, match="must move within 1,000 readings, got 7 ns"):
         timers.measured(lambda: 7)

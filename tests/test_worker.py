@@ -189,7 +189,7 @@ def test_a_stopped_worker_ends(start, end):
 def test_a_worker_dies_with_its_parent_even_when_it_is_stopped(stopped):
     code = f"""
         import time, fake_loops
-        from overhead.contestant import Worker
+        from overhead.measure.contestant import Worker
         worker = Worker(fake_loops.contestant("Steady"))
         worker.ask("hello")
         {"worker.pause()" if stopped else ""}
@@ -306,7 +306,7 @@ def test_a_worker_starts_beside_a_used_framework_without_a_warning():
     pytest.importorskip("jax")
     code = """
         import jax.numpy, fake_loops
-        from overhead.contestant import Worker
+        from overhead.measure.contestant import Worker
         jax.numpy.ones(1).block_until_ready()
         worker = Worker(fake_loops.contestant("Steady"))
         print(worker.ask("hello")["pid"] == worker.pid)
