@@ -21,8 +21,9 @@ from overhead.chapters import pages
 from overhead.chapters.base import Chapter
 from overhead.loops.base import Loop
 from overhead.loops.numpy_ import NumpyLoop
-from overhead.measure import rounds as runner
 from overhead.measure.contestant import Contestant
+from overhead.measure.rounds import run_cases
+from overhead.measure.session import Session
 from overhead.problem.data import Split
 from overhead.problem.mlp import Params
 from overhead.problem.workload import Workload
@@ -141,7 +142,7 @@ class FakeSweep(Chapter, frozen=True, strict=True, extra="forbid"):
 
     name: ClassVar[str] = "05-batch-sweep"
 
-    def take(self, bench: runner.Bench) -> list[Record]:
+    def take(self, bench: Session) -> list[Record]:
         tiny = bench._replace(preset=bench.preset._replace(rounds=(2, 3), budget_s=5.0, target=0.5))
         loops = [
             Contestant("numpy", "cpu", 1),
@@ -150,7 +151,7 @@ class FakeSweep(Chapter, frozen=True, strict=True, extra="forbid"):
             contestant("NeedsMemory"),
         ]
         wanted = [c for c in loops if c.device in self.usable_devices()]
-        return runner.run_cases(wanted, [Workload(images=640), Workload(images=640, batch_size=64)], tiny)
+        return run_cases(wanted, [Workload(images=640), Workload(images=640, batch_size=64)], tiny)
 
     def table(self, records: Sequence[Record]) -> pages.Html:
         frame = tables.epochs_frame(records)

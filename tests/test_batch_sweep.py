@@ -19,10 +19,10 @@ from overhead.chapters.batch_sweep import tables as batch_tables
 from overhead.chapters.batch_sweep.chapter import AXES, BatchSweep
 from overhead.loops import LOOPS
 from overhead.machine import host
-from overhead.measure import rounds as runner
 from overhead.measure.case import Case
-from overhead.measure.contestant import Contestant, Worker, WorkerFailed
-from overhead.measure.rounds import Bench, Preset
+from overhead.measure.contestant import Contestant
+from overhead.measure.process import Process, WorkerFailed
+from overhead.measure.session import PRESETS, Preset, Session
 from overhead.measure.worker import save_split
 from overhead.problem import mlp
 from overhead.problem.workload import TRAINING_IMAGES, Workload
@@ -162,10 +162,10 @@ def measured(monkeypatch: pytest.MonkeyPatch, chapter: BatchSweep) -> tuple[list
         asked.extend(cases)
         return cases
 
-    monkeypatch.setattr(runner, "time_cases", time_cases)
+    monkeypatch.setattr("overhead.chapters.batch_sweep.chapter.time_cases", time_cases)
     monkeypatch.setattr(quality, "take", lambda *_: [])
     monkeypatch.setattr(host, "gpus", list)
-    bench = Bench(runner.PRESETS[chapter.preset], {"host": "made-up", "notebook": chapter.name})
+    bench = Session(PRESETS[chapter.preset], {"host": "made-up", "notebook": chapter.name})
     return chapter.take(bench), asked
 
 
@@ -361,7 +361,7 @@ def test_an_arm_is_known_by_what_it_switches():
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "resolved"), [("KerasFitXlaLoop", "on"), ("KerasFitWithoutXlaLoop", "off")])
 def test_keras_has_xla_on_and_off_as_asked(name, resolved, tiny_workload, tiny_data):
-    worker = Worker(Contestant(f"{anomalies.XLA}:{name}", "cpu", 1, anomalies.ON_TENSORFLOW))
+    worker = Process(Contestant(f"{anomalies.XLA}:{name}", "cpu", 1, anomalies.ON_TENSORFLOW))
     with tempfile.TemporaryDirectory() as folder:
         save_split(Path(folder), tiny_data)
         np.savez(Path(folder) / "params.npz", *mlp.flat(mlp.init(tiny_workload)))
@@ -392,7 +392,7 @@ def test_a_small_sweep_measures_switches_and_counts(monkeypatch, tmp_path):
     tiny = Preset("quick", 0.5, 5.0, 1, (2, 2))
     chapter = BatchSweep.checked(loops=["numpy"], batch_sizes=[512, 2048], devices=["cpu"])
 
-    found = chapter.take(Bench(tiny, {"host": "here", "notebook": chapter.name}))
+    found = chapter.take(Session(tiny, {"host": "here", "notebook": chapter.name}))
 
     assert all(r.status == "ok" for r in found), [r.reason for r in found]
     assert {r.loop for r in anomalies.of(found)} == {"numpy", "numpy-preallocated"}

@@ -13,7 +13,7 @@ from overhead.chapters.clocks.chapter import Clocks
 from overhead.harness import experiments
 from overhead.harness import self_check as selfcheck
 from overhead.harness.experiments import PAIRS, SHARES, Sizes
-from overhead.measure import rounds as runner
+from overhead.measure.session import Session
 from overhead.records import record as records
 from overhead.records import stats
 from overhead.records.record import Record
@@ -32,7 +32,7 @@ def taken(tmp_path_factory):
         patch.setattr(clocks, "ASYNCHRONOUS", [])
         patch.setattr(experiments, "LOAD_PAIRS", 6)
         patch.setattr(experiments, "LONG_MS", 2.0)
-        found = chapter.take(runner.Bench(chapter.settings, chapter.provenance(), force=True))
+        found = chapter.take(Session(chapter.settings, chapter.provenance(), force=True))
     path = tmp_path_factory.mktemp("results") / "00-clocks.jsonl"
     records.write(path, found)
     return records.read(path)

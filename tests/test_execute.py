@@ -18,7 +18,7 @@ from overhead.book.execute import NotebookFailed, is_complete, pair_fault
 from overhead.chapters.base import ParameterError
 from overhead.chapters.batch_sweep.chapter import BatchSweep
 from overhead.machine import host
-from overhead.measure.rounds import measuring
+from overhead.measure.session import measuring
 from overhead.records import record as records
 
 ROOT = Path(__file__).resolve().parents[1]

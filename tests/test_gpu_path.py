@@ -22,9 +22,11 @@ from overhead.chapters.base import ParameterError
 from overhead.loops import Declined
 from overhead.machine import gpus, host
 from overhead.machine.disturbance import GpuWatch
-from overhead.measure.contestant import TF32, Contestant, Worker, WorkerFailed, environment
+from overhead.measure.contestant import TF32, Contestant, environment
+from overhead.measure.process import Process, WorkerFailed
 from overhead.measure.reasons import explain
-from overhead.measure.rounds import Bench, Preset, run_cases
+from overhead.measure.rounds import run_cases
+from overhead.measure.session import Preset, Session
 from overhead.problem.workload import Workload
 from overhead.records import record as records
 from overhead.records.record import Record
@@ -34,7 +36,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="the pretended driver
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "scripts" / "measure_gpu_host.sh"
 TINY = Preset("tiny", 0.5, 10.0, 1, (2, 3))
-BENCH = Bench(TINY, {"host": "here", "notebook": "none"})
+BENCH = Session(TINY, {"host": "here", "notebook": "none"})
 SMALL = [Workload(images=640), Workload(images=640, batch_size=64), Workload(images=640, batch_size=20)]
 STEM = fake_gpu.FakeSweep.name
 
@@ -382,7 +384,7 @@ def test_a_driver_that_stops_answering_is_noticed(driver):
 
 @pytest.mark.parametrize(("name", "status", "faulted"), [("Says", "failed", True), ("NoSuchLoop", "declined", False)])
 def test_a_worker_that_failed_is_marked_and_one_that_declined_is_not(driver, name, status, faulted):
-    worker = Worker(contestant(name, SAYS="x").resolved())
+    worker = Process(contestant(name, SAYS="x").resolved())
 
     def use() -> None:
         worker.ask("hello")
@@ -391,7 +393,7 @@ def test_a_worker_that_failed_is_marked_and_one_that_declined_is_not(driver, nam
     try:
         with pytest.raises(WorkerFailed) as caught:
             use()
-        assert (caught.value.status, worker.faulted) == (status, faulted)
+        assert (caught.value.status, worker.broken) == (status, faulted)
     finally:
         worker.kill()
 

@@ -14,7 +14,8 @@ from overhead.chapters.ladder.chapter import RUNGS, OverheadLadder, count_text, 
 from overhead.loops import LOOPS
 from overhead.machine import host
 from overhead.measure.case import Case
-from overhead.measure.contestant import TF32, Contestant, WorkerFailed
+from overhead.measure.contestant import TF32, Contestant
+from overhead.measure.process import WorkerFailed
 from overhead.problem.workload import Workload
 from overhead.records import stats
 from overhead.records.record import Record, Samples, Timing

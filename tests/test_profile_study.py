@@ -6,7 +6,7 @@ import pytest
 
 from overhead.chapters.profile import chapter as profile
 from overhead.chapters.profile.chapter import Profile
-from overhead.measure.rounds import PRESETS, Bench
+from overhead.measure.session import PRESETS, Session
 from overhead.records.record import Record
 from overhead.showing.figures import Figure
 
@@ -20,7 +20,7 @@ def texts(html: str) -> str:
 
 @pytest.fixture(scope="module")
 def own() -> list[Record]:
-    return STUDY.take(Bench(PRESETS["quick"], PROVENANCE, seed=0, force=True))
+    return STUDY.take(Session(PRESETS["quick"], PROVENANCE, seed=0, force=True))
 
 
 def test_the_mistakes_are_those_of_the_example():

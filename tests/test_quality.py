@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from overhead.chapters.batch_sweep import quality, quality_tables
 from overhead.chapters.batch_sweep.quality import EPOCHS, ON_GRID, TARGET, TIMED, UPDATES, Plan
-from overhead.measure import rounds as runner
-from overhead.measure.contestant import WorkerFailed
-from overhead.measure.rounds import Bench
+from overhead.measure.process import WorkerFailed
+from overhead.measure.session import PRESETS, Session
 from overhead.problem.workload import Workload
 from overhead.records.record import Record, dumps
 
@@ -100,7 +99,7 @@ def test_a_diverged_rate_says_when_and_leaves_the_others_unchanged():
 
 def test_a_worker_that_failed_is_named_in_place_of_every_table():
     failed = quality._failed(
-        "sequential", "gpu", Bench(runner.PRESETS["quick"], PROVENANCE), WorkerFailed("failed", "no <gpu>")
+        "sequential", "gpu", Session(PRESETS["quick"], PROVENANCE), WorkerFailed("failed", "no <gpu>")
     )
 
     for name in ("table", "sentence"):
@@ -150,7 +149,7 @@ def test_batch_sizes_are_trained_to_the_target_in_workers(monkeypatch, tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a measurement on this machine does not refuse this one
     monkeypatch.setattr(quality, "TARGET", 0.85)
     plan = Plan((512, 4096), (0.1, 300.0), 1, 4, 1)
-    found = quality.take(plan, ["cpu"], 0.1, Bench(runner.PRESETS["quick"], PROVENANCE))
+    found = quality.take(plan, ["cpu"], 0.1, Session(PRESETS["quick"], PROVENANCE))
     by_part = {
         part: [r for r in found if (r.member or {})["part"] == part] for part in (ON_GRID, EPOCHS, UPDATES, TIMED)
     }

@@ -21,9 +21,11 @@ import pytest
 import fake_loops
 from fake_loops import contestant
 from overhead.harness.fake_device import LATENCY_S
-from overhead.measure import rounds as runner
-from overhead.measure.contestant import STOPPABLE, Contestant
-from overhead.measure.rounds import Bench, Busy, Preset, Turn, measuring, run_cases, time_cases, time_epochs
+from overhead.measure.contestant import Contestant
+from overhead.measure.preparation import Turn
+from overhead.measure.process import START_LIMIT_S, STOPPABLE
+from overhead.measure.rounds import FLOOR_TRIALS, run_cases, time_cases, time_epochs
+from overhead.measure.session import FLOOR_PROCESSES, PRESETS, Busy, Preset, Session, measuring
 from overhead.problem.workload import Workload
 from overhead.records import record as records
 from overhead.records.record import Record
@@ -36,8 +38,8 @@ ODD = [
 ]  # fmt: skip
 
 
-def bench(**other) -> Bench:
-    return Bench(TINY, PROVENANCE, **other)
+def bench(**other) -> Session:
+    return Session(TINY, PROVENANCE, **other)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -155,7 +157,7 @@ def test_every_round_has_every_contestant_once_and_the_floor_three_processes(fou
             if samples.clock == "dispatch":
                 assert set(Counter(samples.round).values()) == {1}
         if name == "floor-numpy":
-            assert len(record.epochs()) == runner.FLOOR_PROCESSES
+            assert len(record.epochs()) == FLOOR_PROCESSES
 
 
 def test_records_of_a_run_hold_no_path_and_can_be_read(found, tmp_path):
@@ -183,7 +185,7 @@ def test_a_worker_that_hangs_is_ended_at_the_limit(small):
     kept = run_cases([contestant("Hangs")], small, bench(limit_s=1.5))
     assert [record.status for record in kept] == ["failed", "failed"]
     assert all("within 1.5 s; killed" in (record.reason or "") for record in kept)
-    assert time.monotonic() - begun < runner.START_LIMIT_S
+    assert time.monotonic() - begun < START_LIMIT_S
 
 
 def test_only_the_floors_that_may_be_the_fastest_go_on(small):
@@ -195,9 +197,9 @@ def test_only_the_floors_that_may_be_the_fastest_go_on(small):
         turn.case.keep("wall", turn.steps, turn.process, round_, [round(slower * seconds[turn.process] * 1e9)])
 
     who = [Contestant("floor-numpy", "cpu", 1), contestant("Steady")]
-    floor, loop = time_cases(who, small[:1], Bench(preset, PROVENANCE), made_up)
+    floor, loop = time_cases(who, small[:1], Session(preset, PROVENANCE), made_up)
 
-    assert {p: len(s) for p, s in floor.epochs_by_process().items()} == {0: 5, 1: 5, 2: runner.FLOOR_TRIALS}
+    assert {p: len(s) for p, s in floor.epochs_by_process().items()} == {0: 5, 1: 5, 2: FLOOR_TRIALS}
     assert len(loop.epochs_by_process()[0]) == 5  # a loop is never dropped, however slow
 
 
@@ -258,11 +260,12 @@ def test_a_rate_at_which_training_diverges_is_a_status_of_its_own():
 def test_an_interrupt_ends_every_worker(name, tmp_path):
     code = f"""
         import sys, time, fake_loops
-        from overhead.measure.rounds import Bench, PRESETS, run_cases
+        from overhead.measure.session import Session, PRESETS
+        from overhead.measure.rounds import run_cases
         from overhead.problem.workload import Workload
         who = [fake_loops.contestant("Steady"), fake_loops.contestant("{name}")]
         print("begins", flush=True)
-        run_cases(who, [Workload(images=200)], Bench(PRESETS["quick"], {PROVENANCE!r}))
+        run_cases(who, [Workload(images=200)], Session(PRESETS["quick"], {PROVENANCE!r}))
     """
     if name == "NeverSaysHello":  # the interrupt comes while workers are being started
         (tmp_path / "numpy").mkdir()
@@ -305,9 +308,9 @@ def _children_once_busy(parent: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def test_a_preset_changes_how_often_and_never_what():
-    names = [preset.name for preset in runner.PRESETS.values()]
-    assert names == list(runner.PRESETS)
-    targets = [preset.target for preset in runner.PRESETS.values()]
+    names = [preset.name for preset in PRESETS.values()]
+    assert names == list(PRESETS)
+    targets = [preset.target for preset in PRESETS.values()]
     assert targets == sorted(targets, reverse=True)
-    assert runner.PRESETS["full"].processes >= 5
-    assert json.loads(json.dumps(runner.PRESETS["quick"]._asdict()))["processes"] == 1
+    assert PRESETS["full"].processes >= 5
+    assert json.loads(json.dumps(PRESETS["quick"]._asdict()))["processes"] == 1

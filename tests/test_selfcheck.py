@@ -22,8 +22,8 @@ from overhead.loops.base import Op, nothing_to_wait_for
 from overhead.machine import disturbance
 from overhead.machine import timer as timers
 from overhead.measure import clock as timing
-from overhead.measure import rounds as runner
 from overhead.measure.clock import Arm, Slowed
+from overhead.measure.session import PRESETS, Session
 from overhead.records import stats
 from overhead.records.record import Record, Samples, Timing
 
@@ -233,7 +233,7 @@ def test_a_contestant_that_was_given_a_time_was_not_caught():
 
 
 def test_real_unsynchronised_workers_are_refused_and_an_honest_one_is_timed():
-    bench = runner.Bench(runner.PRESETS["quick"], {"host": "local", "notebook": "test"}, force=True)
+    bench = Session(PRESETS["quick"], {"host": "local", "notebook": "test"}, force=True)
 
     found = selfcheck.unsynchronised(experiments.unsynchronised(bench, Sizes(fakes=1)))
 

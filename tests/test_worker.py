@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 import fake_loops
 from fake_loops import contestant
 from overhead.measure import worker
-from overhead.measure.contestant import STOPPABLE, Contestant, Worker, WorkerFailed, environment, without_paths
+from overhead.measure.contestant import Contestant, environment
+from overhead.measure.process import STOPPABLE, Process, WorkerFailed, without_paths
 from overhead.measure.reasons import missing
 from overhead.measure.worker import busy_threads, save_split
 from overhead.problem import mlp
@@ -34,12 +35,12 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="asks /proc or prctl"
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[[Contestant], Worker]]:
+def start() -> Iterator[Callable[[Contestant], Process]]:
     """Start workers that end with the test."""
-    started: list[Worker] = []
+    started: list[Process] = []
 
-    def one(who: Contestant) -> Worker:
-        started.append(Worker(who.resolved(), LIMIT_S))
+    def one(who: Contestant) -> Process:
+        started.append(Process(who.resolved(), LIMIT_S))
         return started[-1]
 
     yield one
@@ -135,7 +136,7 @@ def test_a_name_that_is_no_loop_is_declined(start, loop, reason):
     assert caught.value.status == "declined"
 
 
-def _place_and_run(each: Worker, place: dict[str, Any]) -> None:
+def _place_and_run(each: Process, place: dict[str, Any]) -> None:
     each.ask("hello")
     each.ask("place", **place)
     each.ask("run", steps=1)
@@ -175,7 +176,7 @@ def test_a_worker_that_hangs_is_killed_at_the_limit(start, place):
 
 
 @needs_stopping
-@pytest.mark.parametrize("end", [Worker.close, Worker.kill])
+@pytest.mark.parametrize("end", [Process.close, Process.kill])
 def test_a_stopped_worker_ends(start, end):
     each = start(contestant("Steady"))
     each.ask("hello")
@@ -189,8 +190,8 @@ def test_a_stopped_worker_ends(start, end):
 def test_a_worker_dies_with_its_parent_even_when_it_is_stopped(stopped):
     code = f"""
         import time, fake_loops
-        from overhead.measure.contestant import Worker
-        worker = Worker(fake_loops.contestant("Steady"))
+        from overhead.measure.process import Process
+        worker = Process(fake_loops.contestant("Steady"))
         worker.ask("hello")
         {"worker.pause()" if stopped else ""}
         print(worker.pid, flush=True)
@@ -306,9 +307,9 @@ def test_a_worker_starts_beside_a_used_framework_without_a_warning():
     pytest.importorskip("jax")
     code = """
         import jax.numpy, fake_loops
-        from overhead.measure.contestant import Worker
+        from overhead.measure.process import Process
         jax.numpy.ones(1).block_until_ready()
-        worker = Worker(fake_loops.contestant("Steady"))
+        worker = Process(fake_loops.contestant("Steady"))
         print(worker.ask("hello")["pid"] == worker.pid)
         worker.close()
     """

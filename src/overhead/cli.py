@@ -8,37 +8,23 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
-import yaml
-from pydantic import ValidationError
 
 PRESET_NAMES = ["quick", "workshop", "full"]
 
 
-class Command(click.Command):
-    """A command that turns the package's faults into click's: wrong use exits with 2, a failure with 1."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.Abort, click.exceptions.Exit):
-            raise
-        except Exception as error:
-            told = _told(error)
-            if told is None:
-                raise
-            raise told from None
-
-
 def _told(error: Exception) -> click.ClickException | None:
     """The line that a user is told, or None for a fault of ours. What names a fault is imported when there is one."""
+    from pydantic import ValidationError
+
     from overhead.book.build import BookError
     from overhead.book.execute import NotebookFailed
     from overhead.chapters.base import ParameterError, in_words
-    from overhead.measure.rounds import Busy
+    from overhead.measure.session import Busy
     from overhead.problem.data import DataError
     from overhead.records.record import RecordError
 
@@ -54,20 +40,55 @@ def _told(error: Exception) -> click.ClickException | None:
     return None
 
 
-class Group(click.Group):
-    """The commands below and `profile`, which is imported when it is asked for: its readers take a while to load."""
+class Later(NamedTuple):
+    """A command that is imported when it is asked for: what it needs takes a while to load."""
 
-    command_class = Command
+    module: str
+    does: str  # one line for `overhead --help`
+
+
+LATER = {
+    "bench": Later(
+        "overhead.chapters.batch_sweep.command", "Time loops against the measured floor, without a notebook."
+    ),
+    "calibrate": Later(
+        "overhead.chapters.flop_bound.command", "Measure this host's ceilings and smallest costs, and keep them."
+    ),
+    "profile": Later("overhead.profiles.command", "What a profile of nsys or JAX says, as three different times."),
+    "self-check": Later("overhead.harness.command", "Measure the harness itself: each property passes or fails."),
+    "sweep": Later("overhead.sweep.command", "Train a model for each learning rate; go on where one stopped."),
+}
+
+
+class Group(click.Group):
+    """The commands below and those of `LATER`."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; the package's faults become click's: wrong use exits with 2, a failure with 1."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except Exception as error:
+            told = _told(error)
+            if told is None:
+                raise
+            raise told from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "profile"])
+        return sorted([*super().list_commands(ctx), *LATER])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name != "profile":
+        if cmd_name not in LATER:
             return super().get_command(ctx, cmd_name)
-        from overhead.profiles.command import profile
+        return getattr(import_module(LATER[cmd_name].module), cmd_name.replace("-", "_"))
 
-        return profile
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """A line a command; none is imported for it."""
+        rows = {name: command.get_short_help_str(80) for name, command in self.commands.items()}
+        rows |= {name: later.does for name, later in LATER.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(rows.items()))
 
 
 def _numbers(name: str) -> Callable[[click.Context, click.Parameter, str], list[int]]:
@@ -82,6 +103,9 @@ def _numbers(name: str) -> Callable[[click.Context, click.Parameter, str], list[
     return read
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+preset_option = click.option("--preset", type=click.Choice(PRESET_NAMES), default="quick", show_default=True)
+device_option = click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
 results_option = click.option(
     "--results", type=click.Path(path_type=Path), help="Results folder (default: OVERHEAD_RESULTS, else ./results)."
 )
@@ -99,14 +123,12 @@ def cli() -> None:
 @cli.command()
 @click.argument("notebook", nargs=-1)
 @click.option("--host", default="local", show_default=True, help="Folder under the results folder.")
-@click.option("--preset", type=click.Choice(PRESET_NAMES), default="quick", show_default=True)
-@click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
+@preset_option
+@device_option
 @click.option(
     "-p", "parameters", nargs=2, multiple=True, metavar="NAME VALUE", help="A notebook parameter; VALUE is YAML."
 )
-@click.option(
-    "--results", type=click.Path(path_type=Path), help="Results folder (default: OVERHEAD_RESULTS or ./results)."
-)
+@results_option
 @click.option("--if-missing", is_flag=True, help="Skip notebooks that this host already has.")
 @click.option(
     "--from-records", is_flag=True, help="Measure nothing: make the pages anew from the records that are there."
@@ -162,6 +184,8 @@ def run(
 
 
 def _yaml(name: str, text: str) -> Any:
+    import yaml
+
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:
@@ -169,9 +193,7 @@ def _yaml(name: str, text: str) -> Any:
 
 
 @cli.command()
-@click.option(
-    "--results", type=click.Path(path_type=Path), help="Results folder (default: OVERHEAD_RESULTS or ./results)."
-)
+@results_option
 @click.option("--out", type=click.Path(path_type=Path), default=Path("_build"), show_default=True)
 def book(results: Path | None, out: Path) -> None:
     """Render what was measured; measures nothing. Prints the path of the first page.
@@ -186,64 +208,6 @@ def book(results: Path | None, out: Path) -> None:
 
 
 @cli.command()
-@click.option("--loops", default="all", show_default=True, help="all, or names with commas between.")
-@click.option("--batch-sizes", default="32,512,4096", show_default=True, callback=_numbers("--batch-sizes"))
-@click.option("--layers", default="784,128,10", show_default=True, callback=_numbers("--layers"))
-@click.option("--remainder", type=click.Choice(["drop", "keep"]), default="drop", show_default=True)
-@click.option("--images", default=None, type=int, help="Training images (default: 48,000).")
-@click.option("--learning-rate", default="0.1", show_default=True)
-@click.option("--threads", default="all", show_default=True, help="all, or numbers with commas between.")
-@click.option("--preset", type=click.Choice(PRESET_NAMES), default="quick", show_default=True)
-@click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
-@click.option("--force", is_flag=True, help="Measure although another measurement runs; records are marked.")
-@click.option("--self-check", is_flag=True, help="Measure the harness itself instead: at most ten minutes.")
-@click.option("--calibrate", is_flag=True, help="Measure the host's ceilings and floors instead, and keep them.")
-@click.option("--host", default="local", show_default=True, help="Whose calibration it is: a folder under results.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def bench(self_check: bool, calibrate: bool, host: str, as_json: bool, **options: Any) -> None:
-    """Time loops against the measured floor, without a notebook.
-
-    Example: overhead bench --loops numpy,keras-fit,jax-epoch --batch-sizes 32,512 --json
-    """
-    from overhead.chapters.batch_sweep import bench as benches
-
-    if self_check:
-        _check_the_harness(as_json, options["force"])
-        return
-    if calibrate:
-        _calibrate(host, options["device"], options["preset"], options["force"], as_json)
-        return
-    found = benches.bench(**options, say=lambda line: click.echo(line, err=True))
-    click.echo(json.dumps(found, allow_nan=False) if as_json else benches.as_text(found))
-
-
-def _check_the_harness(as_json: bool, force: bool) -> None:
-    """Print a line a property, or one document; a property that does not hold ends with status 1."""
-    from overhead.harness import self_check as selfcheck
-
-    found = selfcheck.run(lambda line: click.echo(line, err=True), force=force)
-    click.echo(json.dumps(selfcheck.report(found), allow_nan=False) if as_json else "\n".join(p.line() for p in found))
-    wrong = [p.name for p in found if not p.passed]
-    if wrong:
-        raise click.ClickException(f"{len(wrong)} of {len(found)} properties do not hold: {', '.join(wrong)}")
-
-
-def _calibrate(host: str, device: str, preset: str, force: bool, as_json: bool) -> None:
-    """Measure this host's ceilings and floors and keep them with its results."""
-    from overhead.chapters.base import results_folder
-    from overhead.chapters.flop_bound.chapter import FlopBound
-    from overhead.measure import calibration
-    from overhead.measure import rounds as runner
-
-    chapter = FlopBound.checked(host=host, preset=preset, devices=[device])
-    chapter.check_host()
-    found = calibration.calibrate(
-        chapter.host, chapter.usable_devices(), runner.PRESETS[preset], results_folder(), force=force
-    )
-    click.echo(json.dumps(found, allow_nan=False) if as_json else calibration.as_text(found))
-
-
-@cli.command()
 @click.option("--batch-size", default=32, show_default=True)
 @click.option("--layers", default="784,128,10", show_default=True, callback=_numbers("--layers"))
 @click.option("--images", default=None, type=int, help="Training images (default: 48,000).")
@@ -253,7 +217,7 @@ def _calibrate(host: str, device: str, preset: str, force: bool, as_json: bool) 
 @click.option("--host", help="A host whose ceilings were measured: a folder under results.")
 @click.option("--device", type=click.Choice(["cpu", "gpu"]), default="cpu", show_default=True, help="With --host.")
 @results_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@json_option
 def bounds(
     batch_size: int,
     layers: list[int],
@@ -289,58 +253,11 @@ def bounds(
         found = limits.report(workload, peak_flops_per_s=peak, device_model=device_model, ceilings=ceilings)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    click.echo(json.dumps(found, allow_nan=False) if as_json else limits_text(found))
-
-
-def limits_text(found: dict[str, Any]) -> str:
-    """The report for people: a line a product, then the totals."""
-    lines = [f"layers {found['layers']}, batch size {found['batch_size']}, {found['steps_per_epoch']} steps an epoch"]
-    for gemm in found["gemms"]:
-        bound = f"{gemm['bound_us']:.4g} us" if gemm["bound_us"] is not None else "no peak given"
-        lines.append(f"  {gemm['name']:<8}{gemm['flops']:>16,} FLOP{gemm['bytes']:>14,} bytes   at least {bound}")
-    lines.append(
-        f"step {found['step_flops']:,} FLOP (forward {found['forward_flops']:,}), epoch {found['epoch_flops']:,} FLOP"
-    )
-    if found["step_bound_us"] is not None:
-        lines.append(
-            f"a step takes at least {found['step_bound_us']:.4g} us: a bound, not a prediction and not a utilisation"
-        )
-    return "\n".join(lines)
+    click.echo(json.dumps(found, allow_nan=False) if as_json else limits.as_text(found))
 
 
 @cli.command()
-@click.option("--rates", default="0.001,0.01,0.1,1,10", show_default=True, help="Numbers, or START:STOP:COUNT (log).")
-@click.option("--epochs", default=1, show_default=True)
-@click.option("--batch-size", default=32, show_default=True)
-@click.option("--layers", multiple=True, help="784,128,10 unless given; several times for several shapes.")
-@click.option("--images", default=None, type=int, help="Training images (default: 48,000).")
-@click.option("--seed", default=0, show_default=True, help="Of the first parameters and the order of the images.")
-@click.option("--own-weights", is_flag=True, help="Each rate its own first parameters, as in the article.")
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "sequential", "vmap", "stacked", "jax-pool", "keras-pool", "dask"]),
-    default="auto",
-    show_default=True,
-    help="auto: the best that trains all models in one process.",
-)
-@click.option("--device", type=click.Choice(["cpu", "gpu"]), default="cpu", show_default=True)
-@click.option("--scheduler", help="A Dask scheduler, such as tcp://node:8786 (default: a cluster of this machine).")
-@click.option("--processes", type=click.IntRange(min=1), help="Most processes of a pool at once (default: the cores).")
-@click.option("--memory-limit", help="Such as 2GiB (default: four fifths of what is available).")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def sweep(**options: Any) -> None:
-    """Train a model for each learning rate; go on where an interrupted sweep stopped.
-
-    Example: overhead sweep --rates 1e-3:1e1:41 --epochs 3
-    """
-    from overhead.sweep import command
-
-    found = command.sweep(**{name: value for name, value in options.items() if name != "as_json"})
-    click.echo(json.dumps(found, allow_nan=False) if options["as_json"] else command.as_text(found))
-
-
-@cli.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@json_option
 def doctor(as_json: bool) -> None:
     """What this host is, and what would spoil a measurement on it.
 

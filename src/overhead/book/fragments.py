@@ -13,7 +13,7 @@ from typing import Any
 from overhead.chapters import CHAPTERS
 from overhead.loops import LOOPS
 from overhead.measure import agreement
-from overhead.measure import rounds as runner
+from overhead.measure.session import PRESETS
 from overhead.records import record as records
 from overhead.records import stats
 from overhead.records.record import Record
@@ -211,7 +211,7 @@ def presets_table() -> str:
         "| preset | until intervals are within | or seconds a workload | processes a contestant | rounds in each |",
         "|---|--:|--:|--:|--:|",
     ]
-    for preset in runner.PRESETS.values():
+    for preset in PRESETS.values():
         least, most = preset.rounds
         cells = [preset.name, f"±{preset.target:.0%}", f"{preset.budget_s:g}", preset.processes, f"{least} to {most}"]
         lines.append("| " + " | ".join(map(str, cells)) + " |")

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from overhead.machine import host as hosts
-from overhead.measure import rounds as runner
+from overhead.measure.session import PRESETS, Preset, Session
 from overhead.problem.workload import TRAINING_IMAGES, LearningRate
 from overhead.records import record as records
 from overhead.records.record import Record
@@ -82,7 +82,7 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
     """A chapter's parameters, with the measurement they describe. Subclasses add their axes."""
 
     name: ClassVar[str]  # the notebook's and the record file's name
-    presets: ClassVar[Mapping[str, runner.Preset]] = runner.PRESETS
+    presets: ClassVar[Mapping[str, Preset]] = PRESETS
 
     host: HostName = "local"  # folder under results/
     preset: Literal["quick", "workshop", "full"] = "quick"
@@ -131,11 +131,11 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
         return list(dict.fromkeys(self.devices))
 
     @property
-    def settings(self) -> runner.Preset:
+    def settings(self) -> Preset:
         """What the preset's name stands for."""
         return self.presets[self.preset]
 
-    def take(self, bench: runner.Bench) -> list[Record]:
+    def take(self, session: Session) -> list[Record]:
         """Measure. Each chapter says how."""
         raise NotImplementedError
 
@@ -152,7 +152,7 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
         if os.environ.get("OVERHEAD_KEPT"):
             found = records.read(results_folder() / self.host / f"{self.name}.jsonl")
         else:
-            found = self.take(runner.Bench(self.settings, self.provenance(), print))
+            found = self.take(Session(self.settings, self.provenance(), print))
         records.write(folder / f"{self.name}.jsonl", found)
         records.write_text(folder / "host.json", json.dumps(host_facts(found), indent=1) + "\n")
         return records.read(folder / f"{self.name}.jsonl")

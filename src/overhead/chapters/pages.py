@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from overhead.machine import host as hosts
-from overhead.measure.rounds import Preset
+from overhead.measure.session import Preset
 from overhead.records.record import Record
 
 if TYPE_CHECKING:

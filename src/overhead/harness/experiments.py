@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from math import ceil
 from typing import NamedTuple
 
-from overhead.measure import rounds as runner
 from overhead.measure.case import Case
 from overhead.measure.contestant import Contestant
-from overhead.measure.rounds import Bench, Turn
+from overhead.measure.preparation import Turn
+from overhead.measure.rounds import time_cases, time_epochs, time_ops
+from overhead.measure.session import Session
 from overhead.problem.workload import Workload
 from overhead.records import stats
 from overhead.records.record import Record
@@ -52,21 +53,21 @@ def arm(name: str, loop: str = "numpy", threads: int = 1) -> Contestant:
 
 def _take(
     contestants: list[Contestant],
-    bench: Bench,
+    session: Session,
     workload: Workload,
     take_turn: Callable[[Turn, int], None] | None = None,
     rounds: int = 1,
     processes: int = 1,
 ) -> list[Case]:
-    preset = bench.preset._replace(target=0.0, budget_s=float("inf"), processes=processes, rounds=(rounds, rounds))
-    return runner.time_cases(contestants, [workload], bench._replace(preset=preset), take_turn)
+    preset = session.preset._replace(target=0.0, budget_s=float("inf"), processes=processes, rounds=(rounds, rounds))
+    return time_cases(contestants, [workload], session._replace(preset=preset), take_turn)
 
 
-def _records(cases: list[Case], bench: Bench) -> list[Record]:
-    return [record for case in cases for record in case.op_records(bench.provenance)]
+def _records(cases: list[Case], session: Session) -> list[Record]:
+    return [record for case in cases for record in case.op_records(session.provenance)]
 
 
-def in_one_process(bench: Bench, sizes: Sizes, workload: Workload = WORKLOAD) -> list[Record]:
+def in_one_process(session: Session, sizes: Sizes, workload: Workload = WORKLOAD) -> list[Record]:
     """The clock, a loop against itself, injected slowdowns, and a step timed op by op, in one NumPy worker."""
 
     def take(turn: Turn, round_: int) -> None:
@@ -76,9 +77,9 @@ def in_one_process(bench: Bench, sizes: Sizes, workload: Workload = WORKLOAD) ->
             for trial in range(1, sizes.trials + 1):
                 injected(turn, percent, trial, sizes.trial_s)
         for op_round in range(4):
-            runner.time_ops(turn, op_round)
+            time_ops(turn, op_round)
 
-    return _records(_take([arm("a")], bench, workload, take), bench)
+    return _records(_take([arm("a")], session, workload, take), session)
 
 
 def steps_for(turn: Turn, ms: float) -> int:
@@ -116,7 +117,7 @@ def injected(turn: Turn, percent: int, trial: int, limit_s: float) -> None:
             return
 
 
-def in_fresh_processes(bench: Bench, sizes: Sizes, workload: Workload = WORKLOAD) -> list[Record]:
+def in_fresh_processes(session: Session, sizes: Sizes, workload: Workload = WORKLOAD) -> list[Record]:
     """A loop against itself in two fresh processes, `sizes.fresh` times; a record an arm with a series a process."""
 
     def take(turn: Turn, round_: int) -> None:
@@ -125,11 +126,11 @@ def in_fresh_processes(bench: Bench, sizes: Sizes, workload: Workload = WORKLOAD
         name = dict(turn.case.contestant.env)["OVERHEAD_ARM"]
         turn.case.keep(f"fresh/{name}", turn.steps, turn.process, round_, answer["wall_ns"])
 
-    cases = _take([arm("a"), arm("b")], bench, workload, take, rounds=PAIRS, processes=sizes.fresh)
-    return _records(cases, bench)
+    cases = _take([arm("a"), arm("b")], session, workload, take, rounds=PAIRS, processes=sizes.fresh)
+    return _records(cases, session)
 
 
-def beside_a_load(bench: Bench, sizes: Sizes, workload: Workload = WORKLOAD) -> list[Record]:
+def beside_a_load(session: Session, sizes: Sizes, workload: Workload = WORKLOAD) -> list[Record]:
     """A loop against `MORE` of itself, quietly, then with a load on the same core that comes and goes.
 
     The load is away while one arm's samples could all be taken, then there for as long as the other arm's take
@@ -148,7 +149,7 @@ def beside_a_load(bench: Bench, sizes: Sizes, workload: Workload = WORKLOAD) -> 
             with load(core, a_s, 2 * MORE * a_s):
                 _alternate(turn, f"load one-after-the-other {trial}", steps, LOAD_PAIRS, interleaved=False, **more)
 
-    return _records(_take([arm("a")], bench, workload, take), bench)
+    return _records(_take([arm("a")], session, workload, take), session)
 
 
 def _a_core() -> int:
@@ -189,15 +190,15 @@ def load(core: int, away_s: float, there_s: float) -> Iterator[None]:
         process.communicate()
 
 
-def unsynchronised(bench: Bench, sizes: Sizes, workload: Workload = WORKLOAD) -> list[Record]:
+def unsynchronised(session: Session, sizes: Sizes, workload: Workload = WORKLOAD) -> list[Record]:
     """Contestants that do not wait for their pretended device, and one that does; a record each."""
     fakes = [arm(f"{n}", "overhead.harness.fake_device:Unsynchronised") for n in range(sizes.fakes)]
-    cases = _take([*fakes, arm("a", "overhead.harness.fake_device:Synchronised")], bench, workload, runner.time_epochs)
-    return [case.record(bench.provenance) for case in cases]
+    cases = _take([*fakes, arm("a", "overhead.harness.fake_device:Synchronised")], session, workload, time_epochs)
+    return [case.record(session.provenance) for case in cases]
 
 
 def of_devices(
-    contestants: list[Contestant], bench: Bench, workload: Workload = WORKLOAD, rounds: int = 7
+    contestants: list[Contestant], session: Session, workload: Workload = WORKLOAD, rounds: int = 7
 ) -> list[Record]:
     """Whole epochs, the first cold, each on both clocks; a record a contestant."""
 
@@ -206,5 +207,5 @@ def of_devices(
         for clock in ("dispatch", "wall"):
             turn.case.keep(clock, workload.steps, turn.process, round_, answer[f"{clock}_ns"])
 
-    cases = _take(contestants, bench, workload, take, rounds)
-    return [case.record(bench.provenance) for case in cases]
+    cases = _take(contestants, session, workload, take, rounds)
+    return [case.record(session.provenance) for case in cases]

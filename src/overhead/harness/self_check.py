@@ -15,7 +15,7 @@ from overhead.loops.base import Op, nothing_to_wait_for
 from overhead.machine import host
 from overhead.machine import timer as timers
 from overhead.measure import clock as timing
-from overhead.measure import rounds as runner
+from overhead.measure.session import PRESETS, Session
 from overhead.records import stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
@@ -55,29 +55,29 @@ class Property(NamedTuple):
 
 
 def run(say: Callable[[str], None], sizes: Sizes = WHOLE, force: bool = False) -> list[Property]:
-    """The whole battery, at most ten minutes on a quiet host. Raises `runner.Busy` beside another measurement."""
-    bench = runner.Bench(runner.PRESETS["full"], {"host": "local", "notebook": "self-check"}, say, force=force)
+    """The whole battery, at most ten minutes on a quiet host. Raises `Busy` beside another measurement."""
+    session = Session(PRESETS["full"], {"host": "local", "notebook": "self-check"}, say, force=force)
     found = []
-    for title, properties in battery(bench, sizes):
+    for title, properties in battery(session, sizes):
         say(f"{title} …")
         found.extend(properties())
     return found
 
 
-def battery(bench: runner.Bench, sizes: Sizes) -> Iterator[tuple[str, Callable[[], list[Property]]]]:
+def battery(session: Session, sizes: Sizes) -> Iterator[tuple[str, Callable[[], list[Property]]]]:
     """Each group of properties with what measures it."""
     taken: dict[str, list[Record]] = {}
 
     def in_one_process() -> list[Record]:
         if "one" not in taken:
-            taken["one"] = experiments.in_one_process(bench, sizes)
+            taken["one"] = experiments.in_one_process(session, sizes)
         return taken["one"]
 
-    yield "a-a", lambda: [a_a(in_one_process(), experiments.in_fresh_processes(bench, sizes))]
+    yield "a-a", lambda: [a_a(in_one_process(), experiments.in_fresh_processes(session, sizes))]
     yield "injection", lambda: [injection(in_one_process(), percent) for percent in SHARES]
     yield "coverage", lambda: [coverage()]
-    yield "unsynchronised", lambda: [unsynchronised(experiments.unsynchronised(bench, sizes))]
-    yield "load", lambda: [load(experiments.beside_a_load(bench, sizes))]
+    yield "unsynchronised", lambda: [unsynchronised(experiments.unsynchronised(session, sizes))]
+    yield "load", lambda: [load(experiments.beside_a_load(session, sizes))]
     yield "timer", lambda: [timer()]
 
 

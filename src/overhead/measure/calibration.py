@@ -12,7 +12,7 @@ from overhead.machine import host as hosts
 from overhead.measure import probing
 from overhead.measure.contestant import Contestant
 from overhead.measure.probing import Ask
-from overhead.measure.rounds import Bench, Preset
+from overhead.measure.session import Preset, Session
 from overhead.problem.workload import Workload
 from overhead.records import record as records
 from overhead.records.record import Record
@@ -39,9 +39,9 @@ def asks(devices: Sequence[str]) -> list[Ask]:
     return found
 
 
-def measure(devices: Sequence[str], bench: Bench, also: Sequence[Ask] = ()) -> list[Record]:
+def measure(devices: Sequence[str], session: Session, also: Sequence[Ask] = ()) -> list[Record]:
     """The calibration's records, and those of what is `also` asked of the same processes."""
-    return probing.measure([*asks(devices), *also], Workload(), bench)
+    return probing.measure([*asks(devices), *also], Workload(), session)
 
 
 def is_part(record: Record) -> bool:
@@ -50,7 +50,7 @@ def is_part(record: Record) -> bool:
 
 
 def for_chapter(
-    host: str, devices: Sequence[str], bench: Bench, results: Path, also: Sequence[Ask] = ()
+    host: str, devices: Sequence[str], session: Session, results: Path, also: Sequence[Ask] = ()
 ) -> list[Record]:
     """This run's calibration of `host` and what is `also` asked; measured only where this run has none yet.
 
@@ -59,8 +59,8 @@ def for_chapter(
     path = results / host / FILE
     kept = _of_this_run(path)
     if kept is not None:
-        return kept + (probing.measure(also, Workload(), bench) if also else [])
-    found = measure(devices, bench, also)
+        return kept + (probing.measure(also, Workload(), session) if also else [])
+    found = measure(devices, session, also)
     write(path, [r for r in found if is_part(r) or r.op is None])
     return found
 
@@ -83,7 +83,7 @@ def write(path: Path, found: Sequence[Record]) -> None:
 
 def calibrate(host: str, devices: Sequence[str], preset: Preset, results: Path, force: bool = False) -> dict[str, Any]:
     """Measure, keep as `results`/`host`/calibration.json, and return the report."""
-    found = measure(devices, Bench(preset, {"host": host, "notebook": "calibration"}, force=force))
+    found = measure(devices, Session(preset, {"host": host, "notebook": "calibration"}, force=force))
     write(results / host / FILE, found)
     return report(found)
 

@@ -53,6 +53,11 @@ class Case:
     def fail(self, status: str, reason: str) -> None:
         self.status, self.reason = status, reason
 
+    def forget(self) -> None:
+        """Keep no time of any process: what was taken so far is not to be believed."""
+        self.samples.clear()
+        self.first_s.clear()
+
     def epochs(self) -> list[list[float]]:
         """Wall seconds per epoch, a list a process."""
         return [seconds for _, seconds in sorted(self.epochs_by_process().items())]
@@ -105,3 +110,6 @@ class Case:
             **provenance,
             **{k: self.facts[k] for k in KEPT_FACTS if k in self.facts},
         )
+
+
+Cases = dict[tuple[Contestant, Workload], Case]

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from overhead.loops import LOOPS
 from overhead.machine import host
 from overhead.machine.disturbance import Disturbance
-from overhead.measure.contestant import START_LIMIT_S, Contestant, Worker, WorkerFailed
-from overhead.measure.rounds import Bench, measuring
+from overhead.measure.contestant import Contestant
+from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
+from overhead.measure.session import Session, measuring
 from overhead.problem.workload import Workload
 from overhead.records import stats
 from overhead.records.record import Record, Samples, Timing
@@ -38,28 +39,28 @@ def merged(asks: Sequence[Ask]) -> list[Ask]:
     return list(found.values())
 
 
-def measure(asks: Sequence[Ask], workload: Workload, bench: Bench) -> list[Record]:
+def measure(asks: Sequence[Ask], workload: Workload, session: Session) -> list[Record]:
     """One record a process and probe, or one with the reason why a process could not.
 
     Raises `runner.Busy` when another measurement holds the host.
     """
     found: list[Record] = []
-    with measuring(bench.force) as shared:
-        workers: list[tuple[Ask, Worker]] = []
+    with measuring(session.force) as shared:
+        workers: list[tuple[Ask, Process]] = []
         try:
             waiting = merged(asks)
             while waiting:  # a core's worth of imports at a time
                 chunk, waiting = waiting[: host.cores_allowed()], waiting[host.cores_allowed() :]
-                for ask, worker in [(ask, Worker(ask.contestant, bench.limit_s)) for ask in chunk]:
+                for ask, worker in [(ask, Process(ask.contestant, session.limit_s)) for ask in chunk]:
                     workers.append((ask, worker))
                     try:
                         worker.facts = worker.ask("hello", START_LIMIT_S)
                         worker.pause()
                     except WorkerFailed as failure:
-                        found.append(_failed(ask, failure, bench))
+                        found.append(_failed(ask, failure, session))
             disturbance = Disturbance()
             disturbance.start(sum(worker.cpu_seconds() for _, worker in workers))
-            gathered = _rounds([pair for pair in workers if pair[1].facts], workload, bench, found)
+            gathered = _rounds([pair for pair in workers if pair[1].facts], workload, session, found)
             disturbed = disturbance.found(sum(worker.cpu_seconds() for _, worker in workers))
         finally:
             for _, worker in workers:
@@ -68,7 +69,7 @@ def measure(asks: Sequence[Ask], workload: Workload, bench: Bench) -> list[Recor
         disturbed.append("another measurement ran at the same time (--force)")
     for (index, _), probed in gathered.items():
         ask, worker = workers[index]
-        found.append(_record(ask, worker, probed, workload, bench, disturbed))
+        found.append(_record(ask, worker, probed, workload, session, disturbed))
     return found
 
 
@@ -76,12 +77,12 @@ Gathered = dict[tuple[int, str], list[tuple[int, dict[str, Any]]]]
 
 
 def _rounds(
-    ready: list[tuple[Ask, Worker]], workload: Workload, bench: Bench, found: list[Record]
+    ready: list[tuple[Ask, Process]], workload: Workload, session: Session, found: list[Record]
 ) -> Gathered:  # fmt: skip
     """(worker's index, kind/name of the probe) → (round, answer)."""
     gathered: Gathered = {}
-    shuffle, able = random.Random(bench.seed), dict(enumerate(ready))
-    for round_ in range(ROUNDS[bench.preset.name]):
+    shuffle, able = random.Random(session.seed), dict(enumerate(ready))
+    for round_ in range(ROUNDS[session.preset.name]):
         for index in shuffle.sample(sorted(able), len(able)):
             ask, worker = able[index]
             try:
@@ -93,7 +94,7 @@ def _rounds(
                     for probe in answer["probes"]:
                         gathered.setdefault((index, f"{kind}/{probe['name']}"), []).append((round_, probe))
             except WorkerFailed as failure:
-                found.append(_failed(ask, failure, bench))
+                found.append(_failed(ask, failure, session))
                 del able[index]
             worker.pause()
     return gathered
@@ -104,21 +105,21 @@ def _shown_as(ask: Ask) -> str:
     return NAMES.get(framework, framework)
 
 
-def _failed(ask: Ask, failure: WorkerFailed, bench: Bench) -> Record:
+def _failed(ask: Ask, failure: WorkerFailed, session: Session) -> Record:
     contestant = ask.contestant
     return Record(
         status=failure.status,  # type: ignore[arg-type]
         reason=failure.reason, loop=_shown_as(ask), device=contestant.device, threads=contestant.threads,
-        env=dict(contestant.env), **bench.provenance,
+        env=dict(contestant.env), **session.provenance,
     )  # fmt: skip
 
 
 def _record(
     ask: Ask,
-    worker: Worker,
+    worker: Process,
     probed: list[tuple[int, dict[str, Any]]],
     workload: Workload,
-    bench: Bench,
+    session: Session,
     disturbed: list[str],
 ) -> Record:
     probe = probed[0][1]
@@ -139,7 +140,7 @@ def _record(
         status="ok", loop=_shown_as(ask), device=ask.contestant.device, threads=ask.contestant.threads,
         op=probe["name"], workload=workload.model_dump(mode="json"), timing=Timing(samples=samples),
         env=dict(ask.contestant.env), versions=worker.facts["versions"], disturbed=sorted(disturbed),
-        **extra, **bench.provenance,
+        **extra, **session.provenance,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""One contestant in one process: `python -m overhead.measure.worker LOOP DEVICE`, commands and answers as JSON lines.
+"""One contestant in one process, its own side: commands as JSON lines on stdin, answers on a descriptor of their own.
 
 The environment is set by the caller before this process starts, so that no thread or memory variable comes
-after the import that reads it. Answers go to a copy of stdout; whatever a framework prints goes to stderr.
+after the import that reads it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WARMING_BYTES = 1 << 20
 ALSO_LISTED = {"jax": ("jaxlib",), "tensorflow": ("keras",), "keras": ("jax", "jaxlib")}
 
 
-class Contestant:
+class Worker:
     """The loop of this process, its state, and the verbs that a caller may ask for."""
 
     def __init__(self, loop: Loop) -> None:
@@ -308,27 +308,31 @@ def resident_bytes() -> int:
     return psutil.Process().memory_info().rss
 
 
-def serve(name: str, device: str, kind: type[Contestant] = Contestant) -> None:
-    """Answer commands until stdin ends. A command that fails is answered with the reason, not with a crash."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
+def serve(name: str, device: str, answers_on: int, kind: type[Worker] = Worker) -> None:
+    """Answer commands until stdin ends. A command that fails is answered with the reason, not with a crash.
+
+    Answers go to the descriptor `answers_on` with the number of their command, so that nothing that a framework or
+    a start-up file prints can be taken for one.
+    """
+    os.set_inheritable(answers_on, False)
+    answers = os.fdopen(answers_on, "w", buffering=1, encoding="utf-8")
     die_with_parent()
-    contestant: Contestant | None = None
+    worker: Worker | None = None
     for line in sys.stdin:
         command = json.loads(line)
-        verb = command.pop("do")
+        number, verb = command.pop("number"), command.pop("do")
         try:
-            if contestant is None:
+            if worker is None:
                 start = time.perf_counter()
-                contestant = kind(loops.make(name, device))
+                worker = kind(loops.make(name, device))
                 import_s = time.perf_counter() - start
-                answer = {"import_s": import_s, **contestant.hello()}
+                answer = {"import_s": import_s, **worker.hello()}
             else:
-                answer = getattr(contestant, verb)(**command)
+                answer = getattr(worker, verb)(**command)
         except Exception as error:
             status, reason = explain(error, device)
             answer = {"status": status, "reason": reason}
-        answers.write(json.dumps(answer) + "\n")
+        answers.write(json.dumps({"number": number, **answer}) + "\n")
         answers.flush()
 
 
@@ -339,4 +343,4 @@ def die_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], sys.argv[2])
+    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]))

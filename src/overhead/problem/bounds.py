@@ -280,3 +280,19 @@ def _positive(name: str, value: float) -> float:
     if not math.isfinite(value) or value <= 0:
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
     return float(value)
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """The report for people: a line a product, then the totals."""
+    lines = [f"layers {found['layers']}, batch size {found['batch_size']}, {found['steps_per_epoch']} steps an epoch"]
+    for gemm in found["gemms"]:
+        bound = f"{gemm['bound_us']:.4g} us" if gemm["bound_us"] is not None else "no peak given"
+        lines.append(f"  {gemm['name']:<8}{gemm['flops']:>16,} FLOP{gemm['bytes']:>14,} bytes   at least {bound}")
+    lines.append(
+        f"step {found['step_flops']:,} FLOP (forward {found['forward_flops']:,}), epoch {found['epoch_flops']:,} FLOP"
+    )
+    if found["step_bound_us"] is not None:
+        lines.append(
+            f"a step takes at least {found['step_bound_us']:.4g} us: a bound, not a prediction and not a utilisation"
+        )
+    return "\n".join(lines)

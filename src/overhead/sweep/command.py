@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -21,7 +22,36 @@ from overhead.sweep.plan import Sweep
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
-def sweep(
+@click.command()
+@click.option("--rates", default="0.001,0.01,0.1,1,10", show_default=True, help="Numbers, or START:STOP:COUNT (log).")
+@click.option("--epochs", default=1, show_default=True)
+@click.option("--batch-size", default=32, show_default=True)
+@click.option("--layers", multiple=True, help="784,128,10 unless given; several times for several shapes.")
+@click.option("--images", default=None, type=int, help="Training images (default: 48,000).")
+@click.option("--seed", default=0, show_default=True, help="Of the first parameters and the order of the images.")
+@click.option("--own-weights", is_flag=True, help="Each rate its own first parameters, as in the article.")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "sequential", "vmap", "stacked", "jax-pool", "keras-pool", "dask"]),
+    default="auto",
+    show_default=True,
+    help="auto: the best that trains all models in one process.",
+)
+@click.option("--device", type=click.Choice(["cpu", "gpu"]), default="cpu", show_default=True)
+@click.option("--scheduler", help="A Dask scheduler, such as tcp://node:8786 (default: a cluster of this machine).")
+@click.option("--processes", type=click.IntRange(min=1), help="Most processes of a pool at once (default: the cores).")
+@click.option("--memory-limit", help="Such as 2GiB (default: four fifths of what is available).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def sweep(as_json: bool, **options: Any) -> None:
+    """Train a model for each learning rate; go on where an interrupted sweep stopped.
+
+    Example: overhead sweep --rates 1e-3:1e1:41 --epochs 3
+    """
+    found = run(**options)
+    click.echo(json.dumps(found, allow_nan=False) if as_json else as_text(found))
+
+
+def run(
     layers: Sequence[str],
     images: int | None,
     scheduler: str | None,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from overhead.measure.contestant import Worker
+from overhead.measure.process import Process
 from overhead.sweep.train import Task, Trained, start, train
 
 
 def trained(tasks: Sequence[Task], processes: int, say: Callable[[int], None]) -> Iterator[Trained]:
     """The tasks as they end, at most `processes` at once. Leaving the iterator ends every process."""
-    live: list[Worker] = []
+    live: list[Process] = []
 
     def one(task: Task) -> Trained:
         worker = start(task)

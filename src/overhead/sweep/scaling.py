@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from overhead.loops import MANY
-from overhead.measure import rounds as runner
 from overhead.measure.case import Case
 from overhead.measure.contestant import Contestant
+from overhead.measure.lineup import lineup, start
+from overhead.measure.rounds import Cases, go_round, time_epochs
+from overhead.measure.session import Session, measuring
 from overhead.problem.workload import Workload
 from overhead.records.record import Record
 
 
 def time_models(
-    contestants: Sequence[Contestant], workload: Workload, counts: Sequence[int], bench: runner.Bench
+    contestants: Sequence[Contestant], workload: Workload, counts: Sequence[int], session: Session
 ) -> list[Record]:
     """Time every contestant at each number of models; a record each, with `models`.
 
@@ -24,27 +26,25 @@ def time_models(
     """
     contestants = [contestant.resolved() for contestant in contestants]
     cases = {count: {(c, workload): Case(c, workload) for c in contestants} for count in counts}
-    with runner.measuring(bench.force) as shared, tempfile.TemporaryDirectory(prefix="overhead-") as folder:
-        for process in range(bench.preset.processes):
-            _one_set(cases, workload, bench, process, Path(folder))
+    with measuring(session.force) as shared, tempfile.TemporaryDirectory(prefix="overhead-") as folder:
+        for process in range(session.preset.processes):
+            _one_set(cases, workload, session, process, Path(folder))
     found = []
     for count, of_count in cases.items():
         for case in of_count.values():
             if shared:
                 case.disturbed.add("another measurement ran at the same time (--force)")
             models = count if case.contestant.loop in MANY else 1
-            found.append(case.record({**bench.provenance, "models": models, "beside": count}))
+            found.append(case.record({**session.provenance, "models": models, "beside": count}))
     return found
 
 
-def _one_set(
-    cases: dict[int, runner.Cases], workload: Workload, bench: runner.Bench, process: int, folder: Path
-) -> None:
+def _one_set(cases: dict[int, Cases], workload: Workload, session: Session, process: int, folder: Path) -> None:
     """One set of fresh processes, in as many waves as memory needs, through all counts."""
     first = next(iter(cases.values()))
-    waiting = runner.lineup([contestant for contestant, _ in first], bench.preset, process)
+    waiting = lineup([contestant for contestant, _ in first], session.preset, process)
     while waiting:
-        workers, waiting = runner.start(waiting, first, [workload], bench)
+        workers, waiting = start(waiting, first, [workload], session)
         for of_count in cases.values():  # what did not start is missing from every count
             for key, case in of_count.items():
                 if first[key].status != "ok" and case.status == "ok":
@@ -55,8 +55,8 @@ def _one_set(
                     if worker.contestant.loop in MANY:
                         worker.ask("models", count=count)
                         worker.pause()
-                bench.say(f"{count} models side by side")
-                runner.go_round(workers, workload, of_count, bench, runner.time_epochs, folder)
+                session.say(f"{count} models side by side")
+                go_round(workers, workload, of_count, session, time_epochs, folder)
         except BaseException:
             for worker, _ in workers:
                 worker.kill()

@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from overhead.loops import MANY
-from overhead.measure.contestant import START_LIMIT_S, Contestant, Worker, WorkerFailed
+from overhead.measure.contestant import Contestant
+from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
 from overhead.problem.workload import Workload
 from overhead.sweep.plan import Member
 
@@ -36,18 +37,18 @@ class Trained(NamedTuple):
     cost: dict[str, Any]  # seconds by what they were spent on, memory, device, versions
 
 
-def start(task: Task) -> Worker:
+def start(task: Task) -> Process:
     """The process for `task`; it imports while we go on."""
-    return Worker(Contestant(task.engine, task.device, task.threads))
+    return Process(Contestant(task.engine, task.device, task.threads))
 
 
-def greet(worker: Worker) -> None:
+def greet(worker: Process) -> None:
     """Let `worker` import its framework; `train` meets it again and says what went wrong, if anything did."""
     with suppress(WorkerFailed):
         worker.facts = worker.ask("hello", START_LIMIT_S)
 
 
-def train(task: Task, say: Callable[[int], None] = lambda epoch: None, worker: Worker | None = None) -> Trained:
+def train(task: Task, say: Callable[[int], None] = lambda epoch: None, worker: Process | None = None) -> Trained:
     """Train the members of `task` in a process of their own, or in `worker`, which then stays.
 
     A process that dies, hangs or runs out of memory leaves rows that say so. `say` is told each epoch that ended.
@@ -79,7 +80,7 @@ def failed(task: Task, status: str, reason: str) -> Trained:
     return Trained(task.positions, rows, {"threads": task.threads})
 
 
-def _epochs(task: Task, worker: Worker, say: Callable[[int], None]) -> Trained:
+def _epochs(task: Task, worker: Process, say: Callable[[int], None]) -> Trained:
     members = list(task.members) + [task.members[-1]] * task.padding
     limit_s = EPOCH_LIMIT_S + 60 * len(members)
     placed = worker.ask(

@@ -16,12 +16,12 @@ from overhead.loops.many import ManyLoop
 from overhead.measure import agreement
 from overhead.measure import clock as timing
 from overhead.measure.clock import peak_rss_bytes
-from overhead.measure.worker import Contestant, load_split, serve
+from overhead.measure.worker import Worker, load_split, serve
 from overhead.problem import data, mlp
 from overhead.problem.workload import Workload
 
 
-class Members(Contestant):
+class Members(Worker):
     """The models of this process, trained an epoch at a time."""
 
     loop: ManyLoop
@@ -98,4 +98,4 @@ class Members(Contestant):
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], sys.argv[2], Members)
+    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]), Members)

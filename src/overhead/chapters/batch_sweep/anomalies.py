@@ -13,7 +13,8 @@ import pandas as pd
 from overhead.chapters.batch_sweep.tables import mapped, size_of
 from overhead.chapters.pages import Html, Markdown
 from overhead.measure.case import Case
-from overhead.measure.contestant import Contestant, Worker
+from overhead.measure.contestant import Contestant
+from overhead.measure.process import Process
 from overhead.records import stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
@@ -77,7 +78,7 @@ def page_faults(pid: int) -> int | None:
         return None
 
 
-def keep_page_faults(worker: Worker, case: Case) -> None:
+def keep_page_faults(worker: Process, case: Case) -> None:
     """Page faults a step of a NumPy loop, from an epoch and two more after the timing; the run itself falls out.
 
     A process's allocator decides early in its life whether it keeps large blocks, so that each process has its own.

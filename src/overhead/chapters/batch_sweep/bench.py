@@ -11,8 +11,9 @@ from overhead.chapters.base import ParameterError, revision
 from overhead.chapters.batch_sweep.chapter import floors
 from overhead.loops import FLOORS, LOOPS
 from overhead.machine import host
-from overhead.measure import rounds as runner
 from overhead.measure.contestant import Contestant
+from overhead.measure.rounds import run_cases
+from overhead.measure.session import PRESETS, Session
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 from overhead.records import stats
 from overhead.records.record import Record
@@ -63,9 +64,7 @@ def bench(
     ]
     commit, dirty = revision()
     provenance = {"host": "local", "notebook": "bench", "commit": commit, "dirty": dirty, "preset": preset}
-    found = runner.run_cases(
-        contestants + floors(devices), workloads, runner.Bench(runner.PRESETS[preset], provenance, say, force=force)
-    )
+    found = run_cases(contestants + floors(devices), workloads, Session(PRESETS[preset], provenance, say, force=force))
     return report(found)
 
 

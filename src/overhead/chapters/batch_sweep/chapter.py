@@ -19,8 +19,9 @@ from overhead.chapters.batch_sweep import anomalies, article, quality, quality_t
 from overhead.chapters.batch_sweep import tables as batch_tables
 from overhead.loops import FLOORS, LOOPS
 from overhead.machine import host
-from overhead.measure import rounds as runner
 from overhead.measure.contestant import Contestant
+from overhead.measure.rounds import time_cases
+from overhead.measure.session import Session
 from overhead.problem.workload import Workload
 from overhead.records.record import Record
 from overhead.showing import figures, tables
@@ -107,7 +108,7 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
         names, on_cpu = self.loop_names(), "cpu" in self.usable_devices()
         return [a for a in anomalies.ARMS if on_cpu and a.against in names and (a.quick or self.preset != "quick")]
 
-    def take(self, bench: runner.Bench) -> list[Record]:
+    def take(self, session: Session) -> list[Record]:
         """The sweep with its interventions in one set of processes, then the time to a quality."""
         sweep = {contestant.resolved() for contestant in self.contestants()}
         arms: dict[Contestant, list[anomalies.Arm]] = {}
@@ -126,15 +127,15 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
                 return workload in (smallest, largest)
             return self.preset != "quick" or contestant.loop != PER_IMAGE or workload == smallest
 
-        asked = bench._replace(afterwards=anomalies.keep_page_faults, wanted=wanted)
+        asked = session._replace(afterwards=anomalies.keep_page_faults, wanted=wanted)
         found = []
-        for case in runner.time_cases(
+        for case in time_cases(
             list(dict.fromkeys([*(c.resolved() for c in self.contestants()), *arms])), self.workloads(), asked
         ):
-            record = case.record(bench.provenance)
+            record = case.record(session.provenance)
             # `op` keeps it out of every table of loops
             found.append(record if case.contestant in sweep else record.model_copy(update={"op": anomalies.OP}))
-        return found + quality.take(quality.PLANS[self.preset], self.usable_devices(), self.learning_rate, bench)
+        return found + quality.take(quality.PLANS[self.preset], self.usable_devices(), self.learning_rate, session)
 
     def rows(self, records: Sequence[Record]) -> list[Record]:
         """The records of the sweep itself: loops and floors under this run's remainder policy."""

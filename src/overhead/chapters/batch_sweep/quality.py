@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from overhead.measure import rounds as runner
-from overhead.measure.contestant import START_LIMIT_S, Contestant, Worker, WorkerFailed
+from overhead.measure.contestant import Contestant
+from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
+from overhead.measure.session import Session, measuring
 from overhead.problem import data, mlp
 from overhead.problem.workload import Workload
 from overhead.records.record import Record
@@ -44,7 +45,7 @@ PLANS = {
 class Training(NamedTuple):
     """One worker, one device, and what each of its records says besides its result."""
 
-    worker: Worker
+    worker: Process
     facts: dict[str, Any]
 
     def place(self, workload: Workload, members: list[tuple[float, int]]) -> dict[str, Any]:
@@ -63,27 +64,27 @@ class Training(NamedTuple):
         )  # fmt: skip
 
 
-def take(plan: Plan, devices: Sequence[str], learning_rate: float, bench: runner.Bench) -> list[Record]:
+def take(plan: Plan, devices: Sequence[str], learning_rate: float, session: Session) -> list[Record]:
     """Equal epochs and updates, the grid of rates, and the time to `TARGET` with the best; for each device."""
     found: list[Record] = []
-    with runner.measuring(bench.force):
+    with measuring(session.force):
         for device in devices:
             chosen: dict[int, float] = {}
             for engine, part in ((SIDE_BY_SIDE, on_grid), (ONE_BY_ONE, one_by_one)):
                 try:
-                    found += list(_in_worker(engine, device, bench, part, plan, learning_rate, chosen))
+                    found += list(_in_worker(engine, device, session, part, plan, learning_rate, chosen))
                 except WorkerFailed as failure:
-                    found.append(_failed(engine, device, bench, failure))
-                bench.say(f"time to quality: {engine} on the {device}")
+                    found.append(_failed(engine, device, session, failure))
+                session.say(f"time to quality: {engine} on the {device}")
     return found
 
 
-def _in_worker(engine: str, device: str, bench: runner.Bench, part: Any, *arguments: Any) -> Iterator[Record]:
+def _in_worker(engine: str, device: str, session: Session, part: Any, *arguments: Any) -> Iterator[Record]:
     contestant = Contestant(engine, device).resolved()
-    worker = Worker(contestant, bench.limit_s)
+    worker = Process(contestant, session.limit_s)
     try:
         hello = worker.ask("hello", START_LIMIT_S)
-        facts = {"loop": engine, "threads": contestant.threads, "versions": hello["versions"], **bench.provenance}
+        facts = {"loop": engine, "threads": contestant.threads, "versions": hello["versions"], **session.provenance}
         yield from part(Training(worker, facts), *arguments)
         worker.close()
     except BaseException:
@@ -91,10 +92,10 @@ def _in_worker(engine: str, device: str, bench: runner.Bench, part: Any, *argume
         raise
 
 
-def _failed(engine: str, device: str, bench: runner.Bench, failure: WorkerFailed) -> Record:
+def _failed(engine: str, device: str, session: Session, failure: WorkerFailed) -> Record:
     return Record(
         status=failure.status, reason=failure.reason, loop=engine, device=device,  # type: ignore[arg-type]
-        member={"part": ON_GRID if engine == SIDE_BY_SIDE else TIMED}, **bench.provenance,
+        member={"part": ON_GRID if engine == SIDE_BY_SIDE else TIMED}, **session.provenance,
     )  # fmt: skip
 
 
@@ -179,7 +180,7 @@ def _all_settled(epochs: Sequence[dict[str, Any]], models: int) -> bool:
     return any(_reached(_curve(epochs, i)) is not None for i in range(models))
 
 
-def _accuracies(worker: Worker, workload: Workload) -> tuple[float, float]:
+def _accuracies(worker: Process, workload: Workload) -> tuple[float, float]:
     """Training and validation accuracy of the worker's model, 0 to 1."""
     with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
         out = Path(folder) / "fetched.npz"

@@ -18,8 +18,8 @@ from overhead.harness.experiments import PAIRS, SHARES, Sizes
 from overhead.loops import LOOPS
 from overhead.loops.base import STEP_OPS
 from overhead.machine import timer as timers
-from overhead.measure import rounds as runner
 from overhead.measure.contestant import Contestant
+from overhead.measure.session import Session
 from overhead.records import stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
@@ -50,14 +50,14 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
         fakes = [experiments.arm("a", f"{FAKE}:{name}") for name in ("Synchronised", "Unsynchronised")]
         return [experiments.arm("a"), *loops, *fakes]
 
-    def take(self, bench: runner.Bench) -> list[Record]:
+    def take(self, session: Session) -> list[Record]:
         sizes = SIZES[self.preset]
         workload = experiments.WORKLOAD.model_copy(update={"learning_rate": self.learning_rate})
         return [
-            *experiments.in_one_process(bench, sizes, workload),
-            *experiments.in_fresh_processes(bench, sizes, workload),
-            *experiments.beside_a_load(bench, sizes, workload),
-            *experiments.of_devices(self.contestants(), bench, workload),
+            *experiments.in_one_process(session, sizes, workload),
+            *experiments.in_fresh_processes(session, sizes, workload),
+            *experiments.beside_a_load(session, sizes, workload),
+            *experiments.of_devices(self.contestants(), session, workload),
         ]
 
     def host_card(self) -> pages.Html:

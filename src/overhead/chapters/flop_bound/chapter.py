@@ -17,9 +17,10 @@ from overhead.chapters.per_op.chapter import _count
 from overhead.loops.base import STEP_OPS
 from overhead.machine import host
 from overhead.measure import calibration, probing
-from overhead.measure import rounds as runner
 from overhead.measure.contestant import Contestant
 from overhead.measure.probing import Ask
+from overhead.measure.rounds import time_cases, time_ops
+from overhead.measure.session import Session
 from overhead.problem import bounds, peaks
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 from overhead.records import stats
@@ -61,17 +62,15 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
                 found.append(Ask(forced, ("micro", "rate"), ("product", "sgemm-large")))
         return found
 
-    def take(self, bench: runner.Bench) -> list[Record]:
+    def take(self, session: Session) -> list[Record]:
         """The host's calibration, the product in every form, and the thirteen ops for the roofline."""
-        found = calibration.for_chapter(self.host, self.usable_devices(), bench, results_folder(), self.asks())
-        turns = bench._replace(
-            preset=bench.preset._replace(target=0.0, processes=1, rounds=(OPS_TURNS, OPS_TURNS)), learns=False
+        found = calibration.for_chapter(self.host, self.usable_devices(), session, results_folder(), self.asks())
+        turns = session._replace(
+            preset=session.preset._replace(target=0.0, processes=1, rounds=(OPS_TURNS, OPS_TURNS)), learns=False
         )
         gpu = [Contestant("cupy", "gpu")] if "gpu" in self.usable_devices() else []
-        cases = runner.time_cases(
-            [Contestant("numpy"), *gpu], [self.workload], turns, partial(runner.time_ops, steps=20)
-        )
-        return found + [record for case in cases for record in case.op_records(bench.provenance)]
+        cases = time_cases([Contestant("numpy"), *gpu], [self.workload], turns, partial(time_ops, steps=20))
+        return found + [record for case in cases for record in case.op_records(session.provenance)]
 
     def host_card(self) -> pages.Html:
         """The host and the parameters of this page."""

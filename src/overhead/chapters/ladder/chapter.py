@@ -14,10 +14,12 @@ from overhead.chapters import pages
 from overhead.chapters.base import Chapter, whole
 from overhead.chapters.batch_sweep.chapter import floors
 from overhead.loops import LOOPS
-from overhead.measure import rounds as runner
 from overhead.measure.case import Case
 from overhead.measure.census import COUNTS
-from overhead.measure.contestant import TF32, Contestant, Worker, WorkerFailed
+from overhead.measure.contestant import TF32, Contestant
+from overhead.measure.process import Process, WorkerFailed
+from overhead.measure.rounds import run_cases
+from overhead.measure.session import Session
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 from overhead.records import stats
 from overhead.records.record import Record
@@ -80,7 +82,7 @@ def label(record: Record) -> str:
     return ", ".join(part for part in (record.loop, variant(record)) if part)
 
 
-def keep_census(worker: Worker, case: Case) -> None:
+def keep_census(worker: Process, case: Case) -> None:
     """Count one step of a loop that was timed; a loop that cannot be counted keeps its times and says why."""
     if case.contestant.is_floor or "census" in case.facts:
         return
@@ -110,11 +112,11 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
         ]
         return rungs + floors(devices)
 
-    def take(self, bench: runner.Bench) -> list[Record]:
+    def take(self, session: Session) -> list[Record]:
         """The rungs in interleaved rounds; once they are over, a census of each."""
         workload = Workload(batch_size=self.batch_size, learning_rate=self.learning_rate)
-        asked = bench._replace(afterwards=keep_census, learns=self.preset != "quick")
-        return runner.run_cases(self.contestants(), [workload], asked)
+        asked = session._replace(afterwards=keep_census, learns=self.preset != "quick")
+        return run_cases(self.contestants(), [workload], asked)
 
     def host_card(self) -> pages.Html:
         """The host and the parameters of this page."""

@@ -21,8 +21,8 @@ from overhead.chapters.batch_sweep.chapter import floors
 from overhead.chapters.learning_rates import figures as rate_figures
 from overhead.chapters.learning_rates import tables as rate_tables
 from overhead.loops import MANY
-from overhead.measure import rounds as runner
 from overhead.measure.contestant import Contestant
+from overhead.measure.session import Preset, Session, measuring
 from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
 from overhead.records.record import Record
 from overhead.sweep import Outcome, Sweep, passing
@@ -48,10 +48,10 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
     """Curves of every rate, and seconds a model for every engine and number of models."""
 
     name: ClassVar[str] = "07-learning-rate-sweep"
-    presets: ClassVar[Mapping[str, runner.Preset]] = {
-        "quick": runner.Preset("quick", 0.10, 2.0, 1, (5, 8)),
-        "workshop": runner.Preset("workshop", 0.05, 8.0, 2, (6, 20)),
-        "full": runner.Preset("full", 0.03, 15.0, 5, (6, 20)),
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "quick": Preset("quick", 0.10, 2.0, 1, (5, 8)),
+        "workshop": Preset("workshop", 0.05, 8.0, 2, (6, 20)),
+        "full": Preset("full", 0.03, 15.0, 5, (6, 20)),
     }
 
     learning_rates: Annotated[list[LearningRate], BeforeValidator(_rates)] = [0.001, 0.01, 0.1, 1.0, 10.0]
@@ -71,30 +71,30 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
             device="gpu" if "gpu" in self.usable_devices() else "cpu", **changes,
         )  # fmt: skip
 
-    def take(self, bench: runner.Bench) -> list[Record]:
+    def take(self, session: Session) -> list[Record]:
         """Curves, seconds from start to last result, what passing images costs, times against the number of models."""
-        with runner.measuring(bench.force):
+        with measuring(session.force):
             same = sweep.run(self.sweep(), keep=False)
             own = sweep.run(self.sweep(own_weights=True), keep=False)
-            bench.say("curves drawn")
-            found = [*self._curves(same, bench), *self._curves(own, bench), *self._whole_command(same, bench)]
-            found += self._passing(bench)
-        found += self._timed(bench)
+            session.say("curves drawn")
+            found = [*self._curves(same, session), *self._curves(own, session), *self._whole_command(same, session)]
+            found += self._passing(session)
+        found += self._timed(session)
         return found
 
-    def _timed(self, bench: runner.Bench) -> list[Record]:
+    def _timed(self, session: Session) -> list[Record]:
         """Interleaved rounds of every engine, a solo run, and the floors, at each number of models."""
         devices = self.usable_devices()
         engines = [Contestant(n, device) for n in ENGINES for device in devices if device in MANY[n].devices]
         solo = [Contestant("jax-epoch", device) for device in devices]
         workload = Workload(batch_size=self.batch_size, images=max(self.timed_images, self.batch_size))
-        found = time_models([*engines, *solo, *floors(devices)], workload, self.counts(), bench)
+        found = time_models([*engines, *solo, *floors(devices)], workload, self.counts(), session)
         return [record.model_copy(update={"part": "models"}) for record in found]
 
-    def _record(self, bench: runner.Bench, part: str, loop: str, **fields: Any) -> Record:
-        return Record(**{"status": "ok", "device": "cpu", **bench.provenance, "part": part, "loop": loop, **fields})
+    def _record(self, session: Session, part: str, loop: str, **fields: Any) -> Record:
+        return Record(**{"status": "ok", "device": "cpu", **session.provenance, "part": part, "loop": loop, **fields})
 
-    def _curves(self, outcome: Outcome, bench: runner.Bench, part: str = "curves") -> list[Record]:
+    def _curves(self, outcome: Outcome, session: Session, part: str = "curves") -> list[Record]:
         """A record a model."""
         cost = outcome.costs[0]
         found = []
@@ -103,7 +103,7 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
             member = {name: row[name] for name in ("rate", "seed", "loss", "val_accuracy", "diverged_at")}
             found.append(
                 self._record(
-                    bench, part, outcome.engine, status=row["status"], reason=row["reason"],
+                    session, part, outcome.engine, status=row["status"], reason=row["reason"],
                     member={**member, "own_weights": outcome.sweep.own_weights},
                     device=cost.get("device", "cpu"), device_name=cost.get("device_name"), threads=cost.get("threads"),
                     workload={**workload.model_dump(mode="json"), "steps": workload.steps},
@@ -113,44 +113,48 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
             )  # fmt: skip
         return found
 
-    def _whole_command(self, same: Outcome, bench: runner.Bench) -> list[Record]:
+    def _whole_command(self, same: Outcome, session: Session) -> list[Record]:
         """The same sweep from start to last result: in one process, in pools, on Dask; and shapes through the pool."""
-        found = [self._cost(same, bench, "command")]
+        found = [self._cost(same, session, "command")]
         pools = ["jax-pool"] if self.preset == "quick" else ["jax-pool", "dask", "keras-pool"]
         for engine in pools:
             asked = self.sweep(engine=engine)
             outcome = sweep.run(asked.model_copy(update={"device": "cpu"}), keep=False)
-            bench.say(f"{engine}: {len(outcome.rows)} processes ended")
-            found.append(self._cost(outcome, bench, "command"))
+            session.say(f"{engine}: {len(outcome.rows)} processes ended")
+            found.append(self._cost(outcome, session, "command"))
         shapes = Sweep(
             rates=(self.learning_rate,), layers=SHAPES, epochs=1, batch_size=self.batch_size, engine="jax-pool"
         )
-        found += self._curves(sweep.run(shapes, keep=False), bench, "shapes")
+        found += self._curves(sweep.run(shapes, keep=False), session, "shapes")
         if self.preset == "quick":
             for engine in ("dask", "keras-pool", "article-pool"):
-                found.append(self._record(bench, "command", engine, status="declined", reason=NOT_IN_QUICK))
+                found.append(self._record(session, "command", engine, status="declined", reason=NOT_IN_QUICK))
         else:
-            found.append(self._article(bench))
+            found.append(self._article(session))
         return found
 
-    def _cost(self, outcome: Outcome, bench: runner.Bench, part: str) -> Record:
+    def _cost(self, outcome: Outcome, session: Session, part: str) -> Record:
         report = {name: value for name, value in sweep.report(outcome).items() if name != "rows"}
         report["models"] = len(outcome.rows)
         report["process_bytes"] = outcome.allotment.process_bytes if outcome.allotment else None
         bad = [row for row in outcome.rows if row["status"] not in ("ok", "diverged")]
         cost = outcome.costs[0]
         return self._record(
-            bench, part, outcome.engine, cost=report, device=cost.get("device", "cpu"), threads=cost.get("threads"),
+            session, part, outcome.engine, cost=report, device=cost.get("device", "cpu"), threads=cost.get("threads"),
             versions=cost.get("versions", {}), peak_rss_bytes=outcome.peak_rss_bytes,
             **({"status": "failed", "reason": bad[0]["reason"]} if bad else {}),
         )  # fmt: skip
 
-    def _article(self, bench: runner.Bench) -> Record:
+    def _article(self, session: Session) -> Record:
         """The article's own form, which is a script with a main guard."""
         root = checkout()
         if root is None:
             return self._record(
-                bench, "command", "article-pool", status="declined", reason="scripts/ was not found; run in a checkout"
+                session,
+                "command",
+                "article-pool",
+                status="declined",
+                reason="scripts/ was not found; run in a checkout",
             )
         rates = ",".join(f"{rate:g}" for rate in self.learning_rates)
         command = [sys.executable, str(root / "scripts" / "article_pool.py"), "--rates", rates]
@@ -158,7 +162,7 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
         done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
         if done.returncode:
             return self._record(
-                bench, "command", "article-pool", status="failed", reason=f"exit status {done.returncode}"
+                session, "command", "article-pool", status="failed", reason=f"exit status {done.returncode}"
             )
         report = json.loads(done.stdout.splitlines()[-1])
         cost = {
@@ -168,13 +172,13 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
             "import_s": sum(row["import_s"] for row in report["rows"]),
             "passed_bytes": report["passed_bytes"],
         }
-        return self._record(bench, "command", "article-pool", cost=cost)
+        return self._record(session, "command", "article-pool", cost=cost)
 
-    def _passing(self, bench: runner.Bench) -> list[Record]:
+    def _passing(self, session: Session) -> list[Record]:
         return [
-            self._record(bench, "passing", way["how"], status="failed", reason=way["failed"])
+            self._record(session, "passing", way["how"], status="failed", reason=way["failed"])
             if "failed" in way
-            else self._record(bench, "passing", way["how"], cost=way)
+            else self._record(session, "passing", way["how"], cost=way)
             for way in passing.measure()
         ]
 

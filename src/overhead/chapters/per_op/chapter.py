@@ -14,8 +14,9 @@ from overhead.chapters import pages
 from overhead.chapters.base import Chapter
 from overhead.loops import LOOPS, numpy_
 from overhead.loops.base import STEP_OPS
-from overhead.measure import rounds as runner
 from overhead.measure.contestant import Contestant
+from overhead.measure.rounds import time_cases, time_ops
+from overhead.measure.session import Session
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 from overhead.records import stats
 from overhead.records.record import Record
@@ -46,15 +47,15 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
         devices = self.usable_devices()
         return [Contestant(name, device) for name in BACKENDS for device in devices if device in LOOPS[name].devices]
 
-    def take(self, bench: runner.Bench) -> list[Record]:
+    def take(self, session: Session) -> list[Record]:
         """`steps` steps in turns of 50, all samples kept."""
         turns = -(-self.steps // STEPS_A_TURN)
-        counted = bench._replace(
-            preset=bench.preset._replace(target=0.0, processes=1, rounds=(turns, turns)), learns=False
+        counted = session._replace(
+            preset=session.preset._replace(target=0.0, processes=1, rounds=(turns, turns)), learns=False
         )
         workload = Workload(batch_size=self.batch_size, learning_rate=self.learning_rate)
-        cases = runner.time_cases(self.contestants(), [workload], counted, partial(runner.time_ops, steps=STEPS_A_TURN))
-        return [record for case in cases for record in case.op_records(bench.provenance)]
+        cases = time_cases(self.contestants(), [workload], counted, partial(time_ops, steps=STEPS_A_TURN))
+        return [record for case in cases for record in case.op_records(session.provenance)]
 
     def host_card(self) -> pages.Html:
         """The host and the parameters of this page."""

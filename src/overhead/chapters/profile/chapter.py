@@ -12,7 +12,7 @@ from pydantic import Field
 
 from overhead.chapters import pages
 from overhead.chapters.base import Chapter
-from overhead.measure import rounds as runner
+from overhead.measure.session import Session, measuring
 from overhead.problem.workload import TRAINING_IMAGES, Size, Workload
 from overhead.profiles import ProfileError, ProfileSummary, example, frames, read_events, read_profile
 from overhead.profiles.capture import capture
@@ -34,13 +34,13 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
     loop: str = "jax-step"
     images: Annotated[Size, Field(le=TRAINING_IMAGES)] = 6400
 
-    def take(self, bench: runner.Bench) -> list[Record]:
+    def take(self, session: Session) -> list[Record]:
         """A record a device: the profile's summary, and the intervals of a few steps."""
-        with runner.measuring(bench.force):
-            return [self._profiled(device, bench) for device in self.usable_devices()]
+        with measuring(session.force):
+            return [self._profiled(device, session) for device in self.usable_devices()]
 
-    def _profiled(self, device: str, bench: runner.Bench) -> Record:
-        fields: dict[str, Any] = {"loop": self.loop, "device": device, "op": "profile", **bench.provenance}
+    def _profiled(self, device: str, session: Session) -> Record:
+        fields: dict[str, Any] = {"loop": self.loop, "device": device, "op": "profile", **session.provenance}
         workload = Workload(images=self.images)
         try:
             with TemporaryDirectory(prefix="overhead-") as folder:

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure as Canvas
 
 from overhead.chapters.per_op.chapter import difference_interval
-from overhead.measure import rounds as runner
+from overhead.measure.preparation import Turn
 from overhead.problem.workload import Workload
 from overhead.records.record import Record
 from overhead.records.stats import Interval
@@ -68,7 +68,7 @@ def pieces(loop: str) -> list[str]:
     return list(dict.fromkeys(piece for term in TERMS[loop] for _, piece in term.parts))
 
 
-def take_pieces(turn: runner.Turn, round_: int) -> None:
+def take_pieces(turn: Turn, round_: int) -> None:
     """Time the pieces of the loop's step, one block each; page faults are counted in an epoch and have their cost."""
     case, steps = turn.case, turn.case.workload.steps
     loop, (step_s, *_) = case.contestant.loop, [process[-1] / steps for process in case.epochs()[-1:]]
@@ -247,7 +247,7 @@ def _term(term: Term, record: Record, twin: Record, steps: int) -> np.ndarray:
     return np.sum(values, axis=0)
 
 
-def watch(turn: runner.Turn, round_: int) -> None:
+def watch(turn: Turn, round_: int) -> None:
     """Read the driver's utilisation while the loop runs for a while; kept as the clock "nvml:utilisation" (a share)."""
     from overhead.profiles.nvml import NvmlSampler
     from overhead.profiles.summary import ProfileError

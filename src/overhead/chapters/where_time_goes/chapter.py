@@ -16,8 +16,11 @@ from overhead.chapters.where_time_goes import budget
 from overhead.loops import LOOPS
 from overhead.machine import host
 from overhead.measure import calibration, probing, spin
-from overhead.measure import rounds as runner
-from overhead.measure.contestant import Contestant, WorkerFailed
+from overhead.measure.contestant import Contestant
+from overhead.measure.preparation import Turn
+from overhead.measure.process import WorkerFailed
+from overhead.measure.rounds import time_cases, time_epochs
+from overhead.measure.session import PRESETS, Session
 from overhead.problem import bounds
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 from overhead.records import stats
@@ -36,9 +39,9 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
 
     name: ClassVar[str] = "03-where-time-goes"
     presets = {
-        "quick": runner.PRESETS["quick"]._replace(target=0.0, rounds=(4, 4)),
-        "workshop": runner.PRESETS["workshop"]._replace(target=0.0, rounds=(8, 8), processes=1),
-        "full": runner.PRESETS["full"]._replace(target=0.0, rounds=(20, 20), processes=1, budget_s=240.0),
+        "quick": PRESETS["quick"]._replace(target=0.0, rounds=(4, 4)),
+        "workshop": PRESETS["workshop"]._replace(target=0.0, rounds=(8, 8), processes=1),
+        "full": PRESETS["full"]._replace(target=0.0, rounds=(20, 20), processes=1, budget_s=240.0),
     }
 
     batch_size: Annotated[int, BeforeValidator(_count), Field(ge=1, le=TRAINING_IMAGES // 10)] = 32
@@ -59,30 +62,30 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
         devices = self.usable_devices()
         return [Contestant(name, device) for name in names for device in devices if device in LOOPS[name].devices]
 
-    def take(self, bench: runner.Bench) -> list[Record]:
+    def take(self, session: Session) -> list[Record]:
         """The calibration, the budget's loops on the workload and on its twin, and the loops dispatched op by op."""
-        found = calibration.for_chapter(self.host, self.usable_devices(), bench, results_folder())
-        bench = bench._replace(learns=False)
+        found = calibration.for_chapter(self.host, self.usable_devices(), session, results_folder())
+        session = session._replace(learns=False)
         alone = [c._replace(threads=1) for c in self.contestants(budget.ALSO_ALONE) if c.device == "cpu"]
-        timed = runner.time_cases(
+        timed = time_cases(
             self.contestants(list(budget.TERMS)) + (alone if host.cores_allowed() > 1 else []),
-            [self.workload, self.twin], bench, self.budget_turn,
+            [self.workload, self.twin], session, self.budget_turn,
         )  # fmt: skip
         images = min(TRAINING_IMAGES, SPIN_STEPS["ops"] * self.batch_size)  # no more than a sample needs
         few = Workload(batch_size=self.batch_size, images=images, learning_rate=self.learning_rate)
-        spun = runner.time_cases(self.contestants(SPUN_OP_BY_OP), [few], bench, self.spin_turn)
-        return found + [case.record(bench.provenance) for case in (*timed, *spun)]
+        spun = time_cases(self.contestants(SPUN_OP_BY_OP), [few], session, self.spin_turn)
+        return found + [case.record(session.provenance) for case in (*timed, *spun)]
 
-    def budget_turn(self, turn: runner.Turn, round_: int) -> None:
+    def budget_turn(self, turn: Turn, round_: int) -> None:
         """The epoch on both clocks, the pieces of its step, and the epoch with a wait at every dispatch."""
-        runner.time_epochs(turn, round_)
+        time_epochs(turn, round_)
         budget.take_pieces(turn, round_)
         if turn.case.workload == self.workload and turn.case.contestant.threads != 1:
             self.spin_turn(turn, round_)
             if turn.case.contestant.device == "gpu":
                 budget.watch(turn, round_)
 
-    def spin_turn(self, turn: runner.Turn, round_: int) -> None:
+    def spin_turn(self, turn: Turn, round_: int) -> None:
         """One sample at each length of the wait, in an order that changes from round to round."""
         worker, case, process, *_ = turn
         loop, workload = case.contestant.loop, case.workload

@@ -1,0 +1,75 @@
+"""Who is alive in a set of fresh processes: started as memory allows, replaced where one broke."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from overhead.machine import host
+from overhead.measure.case import Cases
+from overhead.measure.contestant import Contestant
+from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
+from overhead.measure.session import FLOOR_PROCESSES, Preset, Session
+from overhead.problem.workload import Workload
+
+
+def lineup(contestants: Sequence[Contestant], preset: Preset, process: int) -> list[tuple[Contestant, int]]:
+    """Who has a process in set number `process`, and the process's number; floors have several."""
+    copies = -(-FLOOR_PROCESSES // preset.processes)
+    return [
+        (contestant, process * copies + copy if contestant.is_floor else process)
+        for contestant in dict.fromkeys(contestants)
+        for copy in range(copies if contestant.is_floor else 1)
+    ]
+
+
+def start(
+    waiting: list[tuple[Contestant, int]], cases: Cases, workloads: list[Workload], session: Session
+) -> tuple[list[tuple[Process, int]], list[tuple[Contestant, int]]]:
+    """Start as many workers as memory allows, a core's worth of imports at a time; the others wait."""
+    import psutil
+
+    started: list[tuple[Process, int]] = []
+    largest, images = 0, max(4 * w.images * w.layers[0] for w in workloads)
+    at_once = host.cores_allowed()
+    while waiting:
+        free = psutil.virtual_memory().available - 10**9
+        if started and free < (len(started) + at_once) * 2 * images + at_once * largest:
+            break
+        chunk, waiting = waiting[:at_once], waiting[at_once:]
+        starting: list[tuple[Process, int]] = []
+        try:
+            for contestant, process in chunk:
+                starting.append((Process(contestant, session.limit_s), process))
+            for worker, process in starting:
+                try:
+                    worker.facts = worker.ask("hello", START_LIMIT_S)
+                    largest = max(largest, worker.ask("memory")["rss_bytes"])
+                    worker.pause()
+                    started.append((worker, process))
+                except WorkerFailed as failure:
+                    worker.kill()
+                    for workload in workloads:
+                        if case := cases.get((worker.contestant, workload)):
+                            case.fail(failure.status, failure.reason)
+        except BaseException:
+            for worker, _ in (*started, *starting):
+                worker.kill()
+            raise
+    session.say(f"{len(started)} workers started")
+    return started, waiting
+
+
+def replaced(worker: Process, session: Session) -> Process:
+    """A fresh process in the place of one that failed: the memory and the device's context that it had are free again.
+
+    Raises `WorkerFailed` where it does not start.
+    """
+    worker.kill()
+    fresh = Process(worker.contestant, session.limit_s)
+    try:
+        fresh.facts = fresh.ask("hello", START_LIMIT_S)
+    except BaseException:
+        fresh.kill()
+        raise
+    session.say(f"{worker.contestant.loop} failed and was started again")
+    return fresh
