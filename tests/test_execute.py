@@ -28,7 +28,7 @@ OLD = Path(__file__).parent / "data" / "records-schema-1.jsonl"
 # What a chapter does last, with records of another day.
 WRITES = f"""
 import os, pathlib, shutil
-from overhead import records
+from overhead.records import record as records
 staging = pathlib.Path(os.environ["OVERHEAD_STAGING"])
 records.write(staging / "{STEM}.jsonl", records.read(pathlib.Path(os.environ["OLD_RECORDS"])))
 (staging / "host.json").write_text("{{}}")

@@ -70,7 +70,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Record], Path]
             'host: str = "local"  # folder\npreset: str = "quick"  # how long\ndevices: list = ["auto"]  # which',
             metadata={"tags": ["parameters"]},
         ),
-        nbformat.v4.new_code_cell("import fake_gpu\nstudy = fake_gpu.FakeSweep.from_notebook(globals())"),
+        nbformat.v4.new_code_cell("import fake_gpu\nchapter = fake_gpu.FakeSweep.from_notebook(globals())"),
         nbformat.v4.new_code_cell("records = chapter.measure()", metadata={"tags": ["remove-output"]}),
         nbformat.v4.new_code_cell("chapter.figure(records)"),
         nbformat.v4.new_code_cell("chapter.table(records)"),
