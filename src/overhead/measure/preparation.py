@@ -15,8 +15,8 @@ from overhead.problem.data import Split
 from overhead.problem.mlp import Params, unflat
 from overhead.problem.workload import Workload
 
-TURN_S = 0.03  # a turn lasts at least this long
-LONGEST_SAMPLE_S = 1.0  # loops that are called step by step sample a part of a longer epoch
+TURN_S = 0.1  # a turn lasts about as long, or one epoch of a loop that trains whole epochs
+SAMPLE_S = 0.02  # of loops that are called step by step; others sample whole epochs
 LEAST_WAIT_S, LEAST_WAIT = 0.005, 0.1  # of a fetch after a run; the second as a share of the run
 LONGEST_WAKING_S = 0.1  # a longer sample needs no other before it to wake caches and pools
 WARM_STEPS = 100  # where no epoch is trained to find out what is learnt
@@ -89,12 +89,13 @@ class Preparation:
     def turn(self, process: int, epoch_s: float) -> Turn:
         """What one sample of this contestant is, from the seconds that a warm epoch takes."""
         steps, per_call = self.workload.steps, self.steps_per_call
-        if per_call == 1 and epoch_s > LONGEST_SAMPLE_S:
-            steps = max(1, int(steps * LONGEST_SAMPLE_S / epoch_s))
+        if per_call == 1:
+            steps = max(1, min(steps, round(steps * SAMPLE_S / epoch_s)))
+        sample_s = epoch_s * steps / self.workload.steps
         few = -(-min(DISPATCH_STEPS, self.workload.steps) // per_call) * per_call
         if epoch_s > LONGEST_WAKING_S and (few >= steps or self.case.contestant.is_floor):
             few = 0
-        return Turn(self.worker, self.case, process, steps, few, max(1, min(50, round(TURN_S / max(epoch_s, 1e-6)))))
+        return Turn(self.worker, self.case, process, steps, few, max(1, min(50, round(TURN_S / sample_s))))
 
     def _place(self, workload: Workload) -> dict[str, Any]:
         return self.worker.ask("place", **{**self.place, "workload": workload.model_dump(mode="json")})
