@@ -45,7 +45,7 @@ setup:
 # that answer the question take minutes; `make book CHAPTERS=` measures every chapter.
 CHAPTERS ?= $$($(BIN)/python -m overhead.chapters answers)
 book: setup
-	@$(BIN)/overhead run $(CHAPTERS) --host local --preset quick $(if $(FRESH),,--if-missing)
+	@$(BIN)/overhead run $(CHAPTERS) --host local --preset quick $(if $(FRESH),--fresh,--if-missing)
 	@$(BIN)/overhead book
 
 lint: setup

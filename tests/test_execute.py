@@ -15,24 +15,21 @@ import pytest
 
 from overhead.book import execute
 from overhead.book.execute import NotebookFailed, is_complete, pair_fault
+from overhead.chapters import keeping
 from overhead.chapters.base import ParameterError
 from overhead.chapters.batch_sweep.chapter import BatchSweep
-from overhead.machine import host
-from overhead.measure.session import measuring
+from overhead.machine import alone, host
+from overhead.machine.alone import Busy, measuring
 from overhead.records import record as records
 
 ROOT = Path(__file__).resolve().parents[1]
 STEM = "05-batch-sweep"
 OLD = Path(__file__).parent / "data" / "records-schema-1.jsonl"
 
-# What a chapter does last, with records of another day.
-WRITES = f"""
-import os, pathlib, shutil
-from overhead.records import record as records
-staging = pathlib.Path(os.environ["OVERHEAD_STAGING"])
-records.write(staging / "{STEM}.jsonl", records.read(pathlib.Path(os.environ["OLD_RECORDS"])))
-(staging / "host.json").write_text("{{}}")
-print("wrote", len(records.read(staging / "{STEM}.jsonl")), "records")
+# What a notebook does first: read what was measured before its kernel started.
+READS = """
+from overhead.chapters.batch_sweep.chapter import BatchSweep
+print("read", len(BatchSweep.checked().measure()), "records")
 """
 PARAMETERS = 'host: str = "local"  # folder\nbatch_sizes: list = [32]  # images per step'
 LAST = "'the last cell'"
@@ -41,7 +38,7 @@ LAST = "'the last cell'"
 @pytest.fixture
 def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Write a notebook of these cells under the name of a chapter; the folder that it is in."""
-    monkeypatch.setenv("OLD_RECORDS", str(OLD))
+    monkeypatch.setattr(BatchSweep, "take", lambda *_: records.read(OLD))
 
     def write(*cells: str, kernel: str = "python3", tag: bool = True) -> Path:
         made = nbformat.v4.new_notebook(
@@ -79,7 +76,7 @@ def run(results: Path, folder: Path, **parameters: Any) -> Path:
 
 @pytest.mark.slow
 def test_the_pair_is_put_in_place_together(notebook, results, capfd):
-    path = run(results, notebook(WRITES, LAST, kernel="my-env"), batch_sizes=[64])
+    path = run(results, notebook(READS, LAST, kernel="my-env"), batch_sizes=[64])
 
     assert path == results / "local" / f"{STEM}.ipynb"
     assert sorted(contents(results)) == [
@@ -92,7 +89,7 @@ def test_the_pair_is_put_in_place_together(notebook, results, capfd):
     injected = next(cell for cell in executed.cells if "injected-parameters" in cell.metadata.get("tags", []))
     assert "batch_sizes = [64]" in injected.source
     assert executed.metadata.kernelspec.name == "python3"  # which it was run with, whatever the source said
-    assert "wrote 10 records" in json.dumps(executed.cells)
+    assert "read 10 records" in json.dumps(executed.cells)
     text = path.read_text()
     for absolute in (str(results), str(Path.home()) + "/", tempfile.gettempdir(), str(ROOT)):
         assert absolute not in text
@@ -102,61 +99,57 @@ def test_the_pair_is_put_in_place_together(notebook, results, capfd):
 
 
 @pytest.mark.slow
-def test_a_page_is_made_anew_from_its_records_with_the_parameters_that_it_had(notebook, results):
-    kept = "import os; print('kept', os.environ.get('OVERHEAD_KEPT'))"
-    run(results, notebook(WRITES, kept, LAST), batch_sizes=[64])
+def test_a_page_is_made_anew_from_its_records_with_the_parameters_that_it_had(notebook, results, monkeypatch):
+    run(results, notebook(READS, LAST), batch_sizes=[64])
     before = (results / "local" / f"{STEM}.jsonl").read_bytes()
-    (results / "local" / "host.json").write_text(json.dumps(host.facts()))
+    monkeypatch.setattr(BatchSweep, "take", lambda *_: pytest.fail("measured"))
 
-    path = execute.again(STEM, "local", results, notebook(WRITES, kept, LAST))
+    path = execute.render(STEM, "local", results, notebook(READS, LAST))
 
-    text = path.read_text()
-    assert "batch_sizes = [64]" in text
-    assert "kept 1" in text
+    assert "batch_sizes = [64]" in path.read_text()
     assert (results / "local" / f"{STEM}.jsonl").read_bytes() == before
     assert is_complete(results, "local", [STEM])
 
 
 def test_what_was_never_measured_has_no_page_to_make_anew(results):
     with pytest.raises(ParameterError, match="--from-records needs other/05-batch-sweep"):
-        execute.again(STEM, "other", results)
+        execute.render(STEM, "other", results)
 
 
-def test_a_chapter_that_is_given_its_records_measures_nothing(results, tmp_path, monkeypatch):
-    staging = tmp_path / "staging"
-    staging.mkdir()
-    for name, value in (("KEPT", "1"), ("RESULTS", str(results)), ("STAGING", str(staging))):
-        monkeypatch.setenv(f"OVERHEAD_{name}", value)
+def test_in_the_kernel_of_a_run_a_chapter_reads_its_records_and_measures_nothing(results, monkeypatch):
+    monkeypatch.setenv("OVERHEAD_KEPT", str(results / "local"))
     monkeypatch.setattr(BatchSweep, "take", lambda *_: pytest.fail("measured"))
 
-    found = BatchSweep.checked().measure()
-
-    assert found == records.read(OLD)
-    assert records.read(staging / f"{STEM}.jsonl") == found
+    assert BatchSweep.checked().measure() == records.read(OLD)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
-        ([WRITES, "1 / 0", LAST], r"^05-batch-sweep: cell \d raised ZeroDivisionError: division by zero$"),
-        ([WRITES, "import os; os.kill(os.getpid(), 9)", LAST], "^05-batch-sweep: DeadKernelError: Kernel died"),
-        ([WRITES, "import os; os._exit(0)", LAST], "^05-batch-sweep: DeadKernelError: Kernel died"),
-        ([WRITES, "%%bash\nexit 3", LAST], "cell .* raised CalledProcessError: .*exit status 3"),
+        ([READS, "1 / 0", LAST], r"^05-batch-sweep: cell \d raised ZeroDivisionError: division by zero$"),
+        ([READS, "import os; os.kill(os.getpid(), 9)", LAST], "^05-batch-sweep: DeadKernelError: Kernel died"),
+        ([READS, "import os; os._exit(0)", LAST], "^05-batch-sweep: DeadKernelError: Kernel died"),
+        ([READS, "%%bash\nexit 3", LAST], "cell .* raised CalledProcessError: .*exit status 3"),
         (  # an error handler that swallows what it handles leaves no error behind
-            [WRITES, "get_ipython().set_custom_exc((Exception,), lambda *_, **__: None)", "1 / 0", LAST],
+            [READS, "get_ipython().set_custom_exc((Exception,), lambda *_, **__: None)", "1 / 0", LAST],
             "cell 5 raised CellExecutionError: the notebook kept no more of it",
         ),
-        (["1", LAST], "^05-batch-sweep: its cells wrote no records$"),
     ],
 )
-def test_a_run_that_fails_leaves_the_old_pair(notebook, results, cells, says):
+def test_a_page_that_fails_leaves_the_old_pair_and_keeps_what_was_measured(notebook, results, cells, says, monkeypatch):
     before = contents(results)
     with pytest.raises(NotebookFailed, match=says) as caught:
         run(results, notebook(*cells))
-    assert len(str(caught.value).splitlines()) <= 2
-    assert contents(results) == before
+
+    told = str(caught.value).splitlines()
+    assert told[1] == f"its records are kept: overhead run {STEM} --host local --from-records makes the page"
+    assert {name: data for name, data in contents(results).items() if ".measured" not in name} == before
     assert is_complete(results, "local", [STEM])
+    monkeypatch.setattr(BatchSweep, "take", lambda *_: pytest.fail("measured again"))
+    execute.render(STEM, "local", results, notebook(READS, LAST))
+    assert is_complete(results, "local", [STEM])
+    assert not keeping.measured_folder(results / "local", STEM).exists()
 
 
 @pytest.mark.slow
@@ -172,17 +165,19 @@ def test_a_notebook_that_lost_its_tag_does_not_run_with_the_defaults(tmp_path, r
         NotebookFailed, match=r"batch_sizes must be what papermill injected, \[64\].* tagged 'parameters'"
     ):
         run(results, tmp_path / "stale", batch_sizes=[64])
-    assert contents(results) == before
+    assert {name: data for name, data in contents(results).items() if ".measured" not in name} == before
 
 
-@pytest.mark.slow
-def test_of_two_runs_at_once_the_second_is_refused(results, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def test_of_two_runs_at_once_the_second_is_told_who_runs(results, tmp_path, monkeypatch):
+    monkeypatch.setattr(alone, "LOCK", tmp_path / "lock")
     before = contents(results)
-    with measuring(), pytest.raises(NotebookFailed, match="raised Busy: another overhead measurement is running"):
+    with (
+        measuring(),
+        pytest.raises(Busy, match=rf"is running on this host \(process {os.getpid()}, since \d\d:\d\d UTC"),
+    ):
         run(results, ROOT / "notebooks", loops=["numpy"])
-    assert contents(results) == before
+    left = {name: data for name, data in contents(results).items() if not name.endswith(".journal")}
+    assert left == before
 
 
 def test_everything_is_checked_before_a_kernel_starts(notebook, results, monkeypatch):
@@ -190,7 +185,7 @@ def test_everything_is_checked_before_a_kernel_starts(notebook, results, monkeyp
         raise AssertionError("a kernel was started")
 
     monkeypatch.setattr(execute, "_papermill", never)
-    folder, before = notebook(WRITES), contents(results)
+    folder, before = notebook(READS), contents(results)
     for parameters in ({"batch_sizes": [0]}, {"host": "../up"}, {"host": ""}, {"nonsense": 1}, {"learning_rate": 0}):
         with pytest.raises(ParameterError):
             run(results, folder, **parameters)

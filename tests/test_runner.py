@@ -21,11 +21,12 @@ import pytest
 import fake_loops
 from fake_loops import contestant
 from overhead.harness.fake_device import LATENCY_S
+from overhead.machine.alone import Busy, measuring
 from overhead.measure.contestant import Contestant
 from overhead.measure.preparation import Turn
 from overhead.measure.process import START_LIMIT_S, STOPPABLE
 from overhead.measure.rounds import FLOOR_TRIALS, run_cases, time_cases, time_epochs
-from overhead.measure.session import FLOOR_PROCESSES, PRESETS, Busy, Preset, Session, measuring
+from overhead.measure.session import FLOOR_PROCESSES, PRESETS, Preset, Session
 from overhead.problem.workload import Workload
 from overhead.records import record as records
 from overhead.records.record import Record

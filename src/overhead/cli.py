@@ -24,7 +24,7 @@ def _told(error: Exception) -> click.ClickException | None:
     from overhead.book.build import BookError
     from overhead.book.execute import NotebookFailed
     from overhead.chapters.base import ParameterError, in_words
-    from overhead.measure.session import Busy
+    from overhead.machine.alone import Busy
     from overhead.problem.data import DataError
     from overhead.records.record import RecordError
 
@@ -130,6 +130,7 @@ def cli() -> None:
 )
 @results_option
 @click.option("--if-missing", is_flag=True, help="Skip notebooks that this host already has.")
+@click.option("--fresh", is_flag=True, help="Measure all anew, also what a run that was ended early has finished.")
 @click.option(
     "--from-records", is_flag=True, help="Measure nothing: make the pages anew from the records that are there."
 )
@@ -141,6 +142,7 @@ def run(
     parameters: tuple[tuple[str, str], ...],
     results: Path | None,
     if_missing: bool,
+    fresh: bool,
     from_records: bool,
 ) -> None:
     """Execute NOTEBOOKs (default: all) on this host and keep what they measured.
@@ -162,8 +164,9 @@ def run(
         raise ParameterError(f"-p must be a parameter of {whose} ({', '.join(known)}), got {', '.join(unknown)}")
     folder = results or results_folder()
     if from_records:
-        for chapter in chapters:
-            path = execute.again(chapter, host, folder)
+        had = [name for name in chapters if notebook or (folder / host / f"{name}.jsonl").exists()]
+        for chapter in had:
+            path = execute.render(chapter, host, folder)
             click.echo(f"{chapter}: {path.parent.name}/{path.name}, from its records", err=True)
         return
     chosen = {
@@ -178,8 +181,9 @@ def run(
                 f"{chapter}: measured already (ask for it again with FRESH=1, or without --if-missing)", err=True
             )
             continue
-        click.echo(f"{chapter}: measuring on {host}, preset {preset}", err=True)
-        path = execute.run(chapter, chosen[chapter], folder)
+        in_force = chosen[chapter]
+        click.echo(f"{chapter}: measuring on {in_force['host']}, preset {in_force['preset']}", err=True)
+        path = execute.run(chapter, chosen[chapter], folder, fresh=fresh, say=lambda line: click.echo(line, err=True))
         click.echo(f"{chapter}: {path.parent.name}/{path.name}", err=True)
 
 

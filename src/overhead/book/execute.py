@@ -6,14 +6,16 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from overhead.chapters import CHAPTERS, chapter_of
+from overhead.book import kernel
+from overhead.chapters import CHAPTERS, chapter_of, keeping
 from overhead.chapters.base import ParameterError, checkout
+from overhead.machine import alone
+from overhead.records import record
 
 START_LIMIT_S = 120
 
@@ -22,39 +24,63 @@ class NotebookFailed(RuntimeError):
     """An executed notebook that failed or did not reach its last cell; says where and why in one or two lines."""
 
 
-def run(chapter: str, parameters: Mapping[str, Any], results: Path, notebooks: Path | None = None) -> Path:
-    """Execute one notebook on this host and put NAME.ipynb and NAME.jsonl into `results`/<host> together.
+def run(
+    chapter: str,
+    parameters: Mapping[str, Any],
+    results: Path,
+    notebooks: Path | None = None,
+    *,
+    fresh: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Path:
+    """Measure a chapter on this host, then make its page: NAME.ipynb and NAME.jsonl in `results`/<host>.
 
-    Everything is checked before a kernel starts. A failure leaves what an earlier run put there. Returns
-    the executed notebook's path. Raises `ParameterError`, `NotebookFailed`, or `OSError`.
+    Everything is checked before anything is measured. Where measuring fails, the steps that were finished stay, and
+    the next run of the same goes on there; where making the page fails, the records stay. Either leaves an earlier pair
+    as it was. Returns the executed notebook's path. Raises `ParameterError`, `NotebookFailed`, or `OSError`.
     """
-    source = find(chapter, notebooks)
+    find(chapter, notebooks)
     folder = check(chapter, parameters, results)
-    with tempfile.TemporaryDirectory(dir=results, prefix=".staging-") as staging:
-        with _environment(OVERHEAD_RESULTS=str(results.resolve()), OVERHEAD_STAGING=str(Path(staging).resolve())):
-            executed = _papermill(source, Path(staging) / f"{chapter}.ipynb", dict(parameters))
-        made = Path(staging) / f"{chapter}.jsonl"
-        if not made.exists():
-            raise NotebookFailed(f"{chapter}: its cells wrote no records")
+    clear(folder)
+    chosen = chapter_of(chapter).checked(**parameters)
+    with _environment(OVERHEAD_RESULTS=str(results.resolve())):
+        keeping.measure(chosen, parameters, folder, fresh=fresh, say=say)
+    try:
+        return render(chapter, chosen.host, results, notebooks)
+    except (NotebookFailed, OSError) as error:
+        raise NotebookFailed(
+            f"{error}\nits records are kept: overhead run {chapter} --host {chosen.host} --from-records makes the page"
+        ) from None
+
+
+def render(chapter: str, host: str, results: Path, notebooks: Path | None = None) -> Path:
+    """Make a chapter's page from the records that `host` has, with the parameters that they were taken with.
+
+    Measures nothing, and can be repeated. Returns the executed notebook's path. Raises as `run` does, and
+    `ParameterError` where nothing was measured.
+    """
+    source, folder = find(chapter, notebooks), results / host
+    parameters = keeping.parameters_of(folder, chapter)
+    kept = keeping.records_of(folder, chapter)
+    made = kept / f"{chapter}.jsonl"
+    if not made.exists():
+        raise ParameterError(f"--from-records needs {host}/{chapter} as a run left it under the results folder")
+    with alone.scratch() as scratch, kernel.private(scratch) as private:
+        kernel_sees = {**private, "OVERHEAD_RESULTS": str(results.resolve()), "OVERHEAD_KEPT": str(kept.resolve())}
+        with _environment(**kernel_sees):
+            executed = _papermill(source, scratch / f"{chapter}.ipynb", parameters)
         executed["metadata"]["overhead"] = {"records_sha256": checksum(made)}
-        (Path(staging) / f"{chapter}.ipynb").write_text(json.dumps(executed, indent=1, ensure_ascii=False) + "\n")
-        for name in ("host.json", f"{chapter}.jsonl", f"{chapter}.ipynb"):
-            os.replace(Path(staging) / name, folder / name)
+    text = json.dumps(executed, indent=1, ensure_ascii=False) + "\n"
+    record.write_text(kept / f"{chapter}.ipynb", text)
+    keeping.settle(folder, chapter)
     return folder / f"{chapter}.ipynb"
 
 
-def again(chapter: str, host: str, results: Path, notebooks: Path | None = None) -> Path:
-    """Execute a notebook anew on the records that `host` has, with the parameters that it had; measures nothing.
-
-    For a page whose words or tables changed. Raises as `run` does, and `ParameterError` where nothing was measured.
-    """
-    find(chapter, notebooks)
-    if not is_complete(results, host, [chapter]):
-        raise ParameterError(f"--from-records needs {host}/{chapter} as a run left it under the results folder")
-    executed = json.loads((results / host / f"{chapter}.ipynb").read_text())
-    parameters = executed["metadata"]["papermill"]["parameters"]
-    with _environment(OVERHEAD_KEPT="1"):
-        return run(chapter, parameters, results, notebooks)
+def clear(folder: Path) -> None:
+    """Put in place what a kill left between two renames in a host's folder, and remove what it left unfinished."""
+    for chapter in CHAPTERS:
+        keeping.settle(folder, chapter)
+    alone.sweep(folder, ".")
 
 
 def check(chapter: str, parameters: Mapping[str, Any], results: Path) -> Path:
@@ -117,12 +143,13 @@ def checksum(path: Path) -> str:
 def _papermill(source: Path, target: Path, parameters: dict[str, Any]) -> dict[str, Any]:
     """Run the notebook; returns it without paths and with a kernel name that is true."""
     import papermill
+    from traitlets.config import Config
 
     try:
         papermill.execute_notebook(
             str(source), str(target), parameters=parameters, kernel_name="python3", cwd=str(target.parent),
             progress_bar=sys.stderr.isatty(), log_output=False, start_timeout=START_LIMIT_S,
-            extra_arguments=["--Application.log_level=ERROR"],  # not: "Kernel is running over TCP without encryption"
+            config=Config(KernelManager={"transport": "ipc"}),  # no port that another user could speak to
         )  # fmt: skip
     except papermill.PapermillExecutionError as error:
         what = error.evalue or "the notebook kept no more of it"

@@ -140,21 +140,19 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
         raise NotImplementedError
 
     def measure(self) -> list[Record]:
-        """Measure, and keep the records: in the staging folder of `overhead run`, else under the results folder.
+        """The chapter's records. In the kernel of `overhead run` they are measured already, and read.
 
-        With OVERHEAD_KEPT set (`overhead run --from-records`) the records that are there are read, nothing is measured.
+        In any other kernel (plain papermill, a notebook that is open) they are measured here and kept apart from what
+        `overhead run` keeps, in `papermill/` of the host's folder; a line says where.
         """
-        if staging := os.environ.get("OVERHEAD_STAGING"):
-            folder = Path(staging)
-        else:
-            folder = results_folder() / self.host
-            folder.mkdir(parents=True, exist_ok=True)  # fails before minutes are spent
-        if os.environ.get("OVERHEAD_KEPT"):
-            found = records.read(results_folder() / self.host / f"{self.name}.jsonl")
-        else:
-            found = self.take(Session(self.settings, self.provenance(), print))
+        if kept := os.environ.get("OVERHEAD_KEPT"):
+            return records.read(Path(kept) / f"{self.name}.jsonl")
+        folder = results_folder() / self.host / "papermill"
+        folder.mkdir(parents=True, exist_ok=True)  # fails before minutes are spent
+        found = self.take(Session(self.settings, self.provenance(), print))
         records.write(folder / f"{self.name}.jsonl", found)
         records.write_text(folder / "host.json", json.dumps(host_facts(found), indent=1) + "\n")
+        print(f"records: {folder / self.name}.jsonl")
         return records.read(folder / f"{self.name}.jsonl")
 
     def provenance(self) -> dict[str, Any]:

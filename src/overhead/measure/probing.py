@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from overhead.loops import LOOPS
 from overhead.machine import host
+from overhead.machine.alone import measuring
 from overhead.machine.disturbance import Disturbance
 from overhead.measure.contestant import Contestant
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
-from overhead.measure.session import Session, measuring
+from overhead.measure.session import Session
 from overhead.problem.workload import Workload
 from overhead.records import stats
 from overhead.records.record import Record, Samples, Timing

@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from overhead.machine import gpus, host
+from overhead.machine.alone import measuring
 from overhead.machine.disturbance import Disturbance, GpuWatch
 from overhead.measure.case import Case, Cases
 from overhead.measure.contestant import Contestant
 from overhead.measure.lineup import lineup, replaced, start
 from overhead.measure.preparation import Turn, prepared
 from overhead.measure.process import Process, WorkerFailed
-from overhead.measure.session import Session, measuring
+from overhead.measure.session import Session
 from overhead.measure.worker import save_split
 from overhead.problem import data, mlp
 from overhead.problem.workload import Workload

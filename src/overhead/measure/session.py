@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from overhead.measure.case import Case
 from overhead.measure.contestant import Contestant
+from overhead.measure.journal import Journal
 from overhead.measure.process import CALL_LIMIT_S, Process
 from overhead.problem.workload import Workload
-
-
-class Busy(RuntimeError):
-    """Another measurement is running on this host."""
+from overhead.records.record import Record
 
 
 class Preset(NamedTuple):
@@ -37,25 +31,6 @@ PRESETS = {
 FLOOR_PROCESSES = 3  # the floor is the best of at least this many fresh processes
 
 
-@contextmanager
-def measuring(force: bool = False) -> Iterator[bool]:
-    """Hold the host's one measurement. Raises `Busy` when another holds it, unless `force`; yields whether shared."""
-    import fcntl
-
-    path = Path(tempfile.gettempdir()) / f"overhead-measuring-{os.getuid()}.lock"
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shared = False
-        except OSError:
-            if not force:
-                raise Busy(
-                    "another overhead measurement is running on this host; wait for it, or use --force"
-                ) from None
-            shared = True
-        yield shared
-
-
 class Session(NamedTuple):
     """How a run of cases goes, besides the cases."""
 
@@ -68,3 +43,11 @@ class Session(NamedTuple):
     afterwards: Callable[[Process, Case], None] | None = None  # asked of each worker once its rounds are over
     wanted: Callable[[Contestant, Workload], bool] = lambda contestant, workload: True  # cases that are timed
     learns: bool = True  # whether an epoch at the workload's own rate is trained and its accuracy kept
+    journal: Journal | None = None  # where finished steps are kept
+
+    def once(self, name: str, make: Callable[[], list[Record]]) -> list[Record]:
+        """The records that `make` gives, from the journal where this run has made them before."""
+        if self.journal is None:
+            return make()
+        found = self.journal.once(name, lambda: [record.as_json() for record in make()])
+        return [Record.model_validate(fields) for fields in found]

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from overhead.loops import MANY
+from overhead.machine.alone import measuring
 from overhead.measure.case import Case
 from overhead.measure.contestant import Contestant
 from overhead.measure.lineup import lineup, start
 from overhead.measure.rounds import Cases, go_round, time_epochs
-from overhead.measure.session import Session, measuring
+from overhead.measure.session import Session
 from overhead.problem.workload import Workload
 from overhead.records.record import Record
 

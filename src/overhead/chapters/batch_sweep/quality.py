@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from overhead.machine.alone import measuring
 from overhead.measure.contestant import Contestant
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
-from overhead.measure.session import Session, measuring
+from overhead.measure.session import Session
 from overhead.problem import data, mlp
 from overhead.problem.workload import Workload
 from overhead.records.record import Record

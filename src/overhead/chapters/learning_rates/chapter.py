@@ -21,8 +21,9 @@ from overhead.chapters.batch_sweep.chapter import floors
 from overhead.chapters.learning_rates import figures as rate_figures
 from overhead.chapters.learning_rates import tables as rate_tables
 from overhead.loops import MANY
+from overhead.machine.alone import measuring
 from overhead.measure.contestant import Contestant
-from overhead.measure.session import Preset, Session, measuring
+from overhead.measure.session import Preset, Session
 from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
 from overhead.records.record import Record
 from overhead.sweep import Outcome, Sweep, passing

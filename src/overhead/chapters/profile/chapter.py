@@ -12,7 +12,8 @@ from pydantic import Field
 
 from overhead.chapters import pages
 from overhead.chapters.base import Chapter
-from overhead.measure.session import Session, measuring
+from overhead.machine.alone import measuring
+from overhead.measure.session import Session
 from overhead.problem.workload import TRAINING_IMAGES, Size, Workload
 from overhead.profiles import ProfileError, ProfileSummary, example, frames, read_events, read_profile
 from overhead.profiles.capture import capture

@@ -1,0 +1,47 @@
+"""The kernel that makes a page: this Python, with nothing of the user's own settings, and no port on the network."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+LONGEST_SOCKET = 100  # bytes of a socket's path that every system takes
+
+
+@contextmanager
+def private(folder: Path) -> Iterator[dict[str, str]]:
+    """The environment of a kernel whose settings, sockets and start-up files are all in `folder`, which is ours.
+
+    A `python3` of the user's in JUPYTER_PATH is another Python, perhaps one that is gone; a start-up file or a
+    matplotlibrc of the user's would change the page.
+    """
+    kernels = folder / "jupyter" / "kernels" / "python3"
+    kernels.mkdir(parents=True)
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    (kernels / "kernel.json").write_text(
+        json.dumps({"argv": command, "display_name": "Python 3", "language": "python"})
+    )
+    (folder / "matplotlibrc").touch()
+    with tempfile.TemporaryDirectory(dir=_short(folder), prefix="overhead-") as sockets:
+        yield {
+            "JUPYTER_PATH": str(folder / "jupyter"),
+            "JUPYTER_RUNTIME_DIR": sockets,
+            "JUPYTER_CONFIG_DIR": str(folder / "config"),
+            "JUPYTER_DATA_DIR": str(folder / "data"),
+            "IPYTHONDIR": str(folder / "ipython"),
+            "MATPLOTLIBRC": str(folder / "matplotlibrc"),
+            "MPLCONFIGDIR": str(folder / "mpl"),
+            "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+            "PYTHONUTF8": "1",
+            "PYTHONIOENCODING": "utf-8",
+        }
+
+
+def _short(folder: Path) -> Path:
+    """Where sockets go: in `folder`, or in the system's own temporary folder where that path is too long for one."""
+    return folder if len(os.fsencode(folder)) < LONGEST_SOCKET - 60 else Path("/tmp")
