@@ -12,6 +12,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from overhead.loops import frameworks
+
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 FACTS = {
     "name": "name",
@@ -33,12 +35,6 @@ BUSY = 0.05  # share of the time with a kernel of somebody else's
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")  # since driver 535, and before
 # Oldest driver of each CUDA (CUDA Toolkit Release Notes, table "CUDA Toolkit and Minimum Required Driver Version").
 LEAST_DRIVER = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
-# Packages that bring a CUDA of their own, by framework; the number at the end of the name is its version.
-BRINGS_CUDA = {
-    "jax": ("jax-cuda12-plugin", "jax-cuda13-plugin"),
-    "tensorflow": ("nvidia-cuda-runtime-cu12",),
-    "cupy": ("cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
-}
 
 
 class State(NamedTuple):
@@ -147,14 +143,14 @@ def driver_too_old(driver: str, cudas: Mapping[str, int]) -> list[tuple[str, int
 def cudas() -> dict[str, int]:
     """The CUDA that each installed framework brings, by framework; one that has none cannot use a GPU."""
     found: dict[str, int] = {}
-    for framework, packages in BRINGS_CUDA.items():
-        for package in packages:
+    for framework in frameworks.listed():
+        for package in framework.brings_cuda:
             try:
                 importlib.metadata.version(package)
             except importlib.metadata.PackageNotFoundError:
                 continue
             if version := re.search(r"cu(?:da)?(\d+)", package):
-                found[framework] = int(version[1])
+                found[framework.name] = int(version[1])
     return found
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from overhead.loops import LOOPS
+from overhead.loops import frameworks
 from overhead.machine import host
 from overhead.machine.disturbance import Disturbance
 from overhead.measure.contestant import Contestant
@@ -17,7 +17,6 @@ from overhead.records import stats
 from overhead.records.record import Record, Samples, Timing
 from overhead.records.stats import Interval
 
-NAMES = {"tensorflow": "tf"}  # as in the names of loops
 ROUNDS = {"quick": 4, "workshop": 8, "full": 16}
 
 
@@ -101,8 +100,8 @@ def _rounds(
 
 
 def _shown_as(ask: Ask) -> str:
-    framework = LOOPS[ask.contestant.loop].framework
-    return NAMES.get(framework, framework)
+    info = ask.contestant.info
+    return frameworks.of(info.framework if info else ask.contestant.loop).shown
 
 
 def _failed(ask: Ask, failure: WorkerFailed, session: Session) -> Record:
