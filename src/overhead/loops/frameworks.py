@@ -6,6 +6,7 @@ A name is that of the package which a loop imports (`LoopInfo.framework`). Whoev
 
 from __future__ import annotations
 
+import importlib.metadata
 from typing import NamedTuple
 
 from overhead.loops import FLOORS, LOOPS, MANY
@@ -109,6 +110,16 @@ TABLE: dict[str, Framework] = {
 def of(name: str) -> Framework:
     """The row of a framework, or the default row of one that is not in the table."""
     return TABLE.get(name) or Framework(name)
+
+
+def version(row: Framework) -> str | None:
+    """The version of the first of a framework's distributions that is installed; None without one."""
+    for distribution in row.distributions:
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
 
 
 def listed() -> tuple[Framework, ...]:

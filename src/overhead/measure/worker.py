@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import importlib.metadata
 import json
 import os
 import platform
@@ -25,6 +24,7 @@ from overhead import loops
 from overhead.loops import frameworks
 from overhead.loops.base import Loop, Op, nothing_to_wait_for
 from overhead.machine import timer as timers
+from overhead.machine.pools import thread_pools
 from overhead.measure import clock as timing
 from overhead.measure.reasons import explain
 from overhead.problem.data import Split, in_floats
@@ -257,26 +257,9 @@ def versions(framework: str) -> dict[str, str]:
     """Versions of Python, NumPy and the framework with what it stands on."""
     found = {"python": platform.python_version(), "numpy": np.__version__}
     for name in (framework, *frameworks.of(framework).beside):
-        for package in frameworks.of(name).distributions:
-            try:
-                found[name] = importlib.metadata.version(package)
-                break
-            except importlib.metadata.PackageNotFoundError:
-                continue
+        if version := frameworks.version(frameworks.of(name)):
+            found[name] = version
     return found
-
-
-def thread_pools() -> list[dict[str, Any]]:
-    """BLAS and OpenMP pools of this process, without the paths of their files."""
-    from threadpoolctl import threadpool_info
-
-    keys = {
-        "internal_api": "library",
-        "version": "version",
-        "architecture": "architecture",
-        "num_threads": "threads",
-    }
-    return [{new: pool.get(old) for old, new in keys.items()} for pool in threadpool_info()]
 
 
 def thread_seconds() -> dict[int, float]:

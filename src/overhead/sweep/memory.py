@@ -48,10 +48,8 @@ def process_bytes(workload: Workload, framework: str, models: int = 1) -> int:
 
 
 def default_limit_bytes() -> int:
-    """Four fifths of the memory that is available now."""
-    import psutil
-
-    return int(0.8 * psutil.virtual_memory().available)
+    """Four fifths of the memory that is available now, within the limits of this process's control groups."""
+    return int(0.8 * host.memory_available_bytes())
 
 
 def chunk_size(workload: Workload, models: int, limit_bytes: int, device: str = "cpu") -> int:
