@@ -309,7 +309,7 @@ def test_doctor_names_the_frameworks_for_which_the_driver_is_too_old(driver, mon
 
 def test_doctor_says_how_a_framework_without_cuda_gets_it_and_that_nsys_is_missing(driver, monkeypatch):
     monkeypatch.setattr(gpus, "cudas", dict)
-    monkeypatch.setattr(host.shutil, "which", lambda name: None)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     found = {w.what: w for w in doctor.gpu_warnings({"jax": {"version": "0.6"}, "tensorflow": {"missing": "x"}})}
     assert found["no CUDA packages for jax were found"].do == "pip install 'jax[cuda12]'"
     assert "no CUDA packages for tensorflow were found" not in found

@@ -149,7 +149,7 @@ def gpu_warnings(frameworks_found: dict[str, dict[str, str]]) -> list[Warned]:
         found.append(
             Warned(
                 "nsys is missing",
-                "the profiles of chapter 03 are those that come with the book",
+                "the profiles of chapter 4 are those that come with the book",
                 "install NVIDIA Nsight Systems",
             )
         )
