@@ -10,6 +10,7 @@ from overhead.loops import frameworks
 from overhead.machine import host
 from overhead.machine.disturbance import Disturbance
 from overhead.measure.contestant import Contestant
+from overhead.measure.probes import FIXED
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
 from overhead.measure.session import Session, measuring
 from overhead.problem.workload import Workload
@@ -150,7 +151,8 @@ def _kernels(facts: dict[str, Any]) -> str | None:
 
 def kind(record: Record) -> str | None:
     """Of `probes.KINDS`; None for a record that is of no probe."""
-    return ((record.model_extra or {}).get("probe") or {}).get("kind")
+    found = ((record.model_extra or {}).get("probe") or {}).get("kind")
+    return FIXED if found == "floor" else found  # as records of schema 1 call it
 
 
 def facts(record: Record) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from overhead.loops.base import nothing_to_wait_for
 from overhead.machine import timer as timers
 from overhead.problem.workload import Workload
 
-# What a probe is for. "floor": a cost that is paid however small the work is. "rate": a ceiling of this host.
+# What a probe is for. FIXED: a cost that is paid however small the work is. "rate": a ceiling of this host.
 # "product": one of the step's matrix products, hot. "micro": the article's product, written several ways.
 # "piece": a part of a step, over the batches of an epoch. "frame": one training step of a framework.
-KINDS = ("floor", "rate", "product", "micro", "piece", "frame")
+FIXED = "fixed"
+KINDS = (FIXED, "rate", "product", "micro", "piece", "frame")
 LONGEST_BLOCK = 20_000  # calls
 
 
