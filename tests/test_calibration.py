@@ -42,7 +42,7 @@ def calibrated(device: str = "cpu", loop: str = "numpy", threads: int = 2, speed
         probe_record(loop, device, "rate", "sgemm-large", 2e4 / speed, threads=threads, flops=2_000_000_000),
         probe_record(loop, device, "rate", "copy", 5e3 / speed, threads=threads, bytes_=100_000_000),
         probe_record(loop, device, "product", "z1", 128 / speed, threads=threads, flops=6_422_528, bytes_=518_144),
-        probe_record(loop, device, "floor", "smallest-op", 1.0, threads=threads, wait_us=2.0),
+        probe_record(loop, device, "fixed", "smallest-op", 1.0, threads=threads, wait_us=2.0),
     ]
 
 
@@ -153,10 +153,10 @@ def test_what_is_asked_of_one_contestant_needs_one_process():
     merged = probing.merged(asks)
     jax = [ask for ask in merged if ask.contestant.loop == "jax-step"]
     assert len(jax) == 1
-    assert jax[0].kinds == ("floor", "rate", "product", "micro")
+    assert jax[0].kinds == ("fixed", "rate", "product", "micro")
 
 
-@pytest.mark.parametrize("kind", ["floor", "product", "micro", "piece"])
+@pytest.mark.parametrize("kind", ["fixed", "product", "micro", "piece"])
 def test_numpy_probes_do_what_their_numbers_say(kind):
     workload = Workload(images=64)
     found = probes.make("numpy", "cpu", kind, workload)
@@ -177,7 +177,7 @@ def test_waiting_after_each_call_costs_the_waits():
         while timers.clock() < end:
             pass
 
-    probe = Probe("made-up", "floor", "…", lambda: spend(20_000), lambda: spend(100_000))
+    probe = Probe("made-up", "fixed", "…", lambda: spend(20_000), lambda: spend(100_000))
     timed = probes.time_probe(probe, block_s=2e-3, samples=3)
     calls = timed["calls"]
     assert min(timed["each_ns"]) >= calls * 120_000
@@ -205,7 +205,7 @@ def test_a_pause_before_each_call_is_not_counted():
         last[0] = timers.clock()
 
     start = timers.clock()
-    timed = probes.time_probe(Probe("made-up", "floor", "…", call, wait), 1e-3, 1, 10, ("paced",), 50_000)
+    timed = probes.time_probe(Probe("made-up", "fixed", "…", call, wait), 1e-3, 1, 10, ("paced",), 50_000)
     elapsed = timers.clock() - start
     assert min(paused[1:]) >= 50_000
     assert 10 * 30_000 <= timed["paced_ns"][0] <= elapsed - 10 * 50_000

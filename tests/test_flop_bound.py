@@ -45,7 +45,7 @@ GPU_HOST = [
     *CPU_HOST,
     *calibrated("gpu", "jax", speed=50),
     *calibrated("gpu", "cupy", speed=50),
-    probe_record("cupy", "gpu", "floor", "launch", 8, wait_us=12),
+    probe_record("cupy", "gpu", "fixed", "launch", 8, wait_us=12),
     product("tf", "gpu", 20, 150),
     product("jax", "gpu", 15, 60),
     product("cupy", "gpu", 18, 20),

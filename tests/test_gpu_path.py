@@ -20,7 +20,7 @@ from overhead.book import build as book
 from overhead.book import fragments
 from overhead.chapters.base import ParameterError
 from overhead.loops import Declined
-from overhead.machine import gpus, host
+from overhead.machine import doctor, gpus, host
 from overhead.machine.disturbance import GpuWatch
 from overhead.measure.contestant import TF32, Contestant, environment
 from overhead.measure.process import Process, WorkerFailed
@@ -146,7 +146,7 @@ def test_auto_measures_both_devices_and_only_the_cpu_where_the_gpu_is_hidden(dri
         assert chapter.usable_devices() == ["cpu"]
         with pytest.raises(ParameterError, match="got gpu: no NVIDIA GPU was found"):
             fake_gpu.FakeSweep.checked(devices=["gpu"]).usable_devices()
-        (warned,) = host.gpu_warnings({})
+        (warned,) = doctor.gpu_warnings({})
         assert warned.what == f"CUDA_VISIBLE_DEVICES={nothing} hides every GPU"
 
 
@@ -167,7 +167,7 @@ def test_of_several_gpus_those_that_are_visible_count_and_the_first_is_used(driv
     assert env[gpus.VISIBLE] == (visible or "0").split(",")[0]
     if len(indices) > 1:
         what = f"{len(indices)} GPUs, of which GPU {indices[0]} ({'ABC'[indices[0]]}) is used"
-        assert what in [w.what for w in host.gpu_warnings({})]
+        assert what in [w.what for w in doctor.gpu_warnings({})]
 
 
 def test_a_worker_sees_one_gpu_and_the_record_says_which_and_names_no_card(driver, monkeypatch):
@@ -300,7 +300,7 @@ def test_a_framework_that_cannot_use_the_gpu_has_a_row_that_says_why(driver, loo
 def test_doctor_names_the_frameworks_for_which_the_driver_is_too_old(driver, monkeypatch, driver_version, too_old):
     monkeypatch.setattr(gpus, "cudas", lambda: {"jax": 12, "cupy": 13})
     tell(driver, {"driver_version": driver_version})
-    warned = [w for w in host.gpu_warnings({}) if "too old" in w.what]
+    warned = [w for w in doctor.gpu_warnings({}) if "too old" in w.what]
     assert {w.why.partition(" ")[0] for w in warned} == too_old
     for warning in warned:
         assert f"driver {driver_version} is too old for the CUDA 1" in warning.what
@@ -309,8 +309,8 @@ def test_doctor_names_the_frameworks_for_which_the_driver_is_too_old(driver, mon
 
 def test_doctor_says_how_a_framework_without_cuda_gets_it_and_that_nsys_is_missing(driver, monkeypatch):
     monkeypatch.setattr(gpus, "cudas", dict)
-    monkeypatch.setattr(host.shutil, "which", lambda name: None)
-    found = {w.what: w for w in host.gpu_warnings({"jax": {"version": "0.6"}, "tensorflow": {"missing": "x"}})}
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    found = {w.what: w for w in doctor.gpu_warnings({"jax": {"version": "0.6"}, "tensorflow": {"missing": "x"}})}
     assert found["no CUDA packages for jax were found"].do == "pip install 'jax[cuda12]'"
     assert "no CUDA packages for tensorflow were found" not in found
     assert "nsys is missing" in found
@@ -336,7 +336,7 @@ def test_a_busy_gpu_and_the_processes_of_others_are_noticed_and_disturb_gpu_rows
     cpu, gpu = run_cases([Contestant("numpy", "cpu", 1), contestant("FakeGpu")], SMALL[:1], BENCH)
     assert {"1 other process on the GPU", "the GPU was busy 37% of the time before we began"} <= set(gpu.disturbed)
     assert not [why for why in cpu.disturbed if "GPU" in why]
-    said = [w.what for w in host.gpu_warnings({})]
+    said = [w.what for w in doctor.gpu_warnings({})]
     assert "1 other process on the GPU" in said
     assert "the GPU is busy 37% of the time" in said
 
@@ -369,7 +369,7 @@ def test_clocks_that_are_held_back_are_noticed_with_drivers_old_and_new(driver, 
     facts = (record.model_extra or {})["host_state"]["gpu"]
     assert (facts["sm_clock_mhz"], facts["temperature_c"]) == ([900, 900], [91, 91])
     what = "the GPU's clocks are held back by heat (software slowdown)"
-    assert what in [w.what for w in host.gpu_warnings({})]
+    assert what in [w.what for w in doctor.gpu_warnings({})]
 
 
 def test_a_driver_that_stops_answering_is_noticed(driver):

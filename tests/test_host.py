@@ -1,4 +1,4 @@
-"""Facts of the host, and the warnings, on pretended hosts."""
+"""Facts of the host, on pretended hosts."""
 
 from __future__ import annotations
 
@@ -10,63 +10,20 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from overhead.machine import host
-from overhead.machine.host import blas_warnings, isa_warnings
-
-linux = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
-
-
-def pool(architecture: str, threads: int = 2) -> dict[str, Any]:
-    return {"library": "openblas", "version": "0.3", "architecture": architecture, "threads": threads}
-
+from overhead.loops import frameworks
+from overhead.machine import cgroup, host
 
 # Cores
-
-
-@pytest.mark.parametrize(
-    ("files", "cores"),
-    [
-        ({}, None),
-        ({"cpu.max": "max 100000"}, None),
-        ({"cpu.max": "150000 100000"}, 1.5),
-        ({"cpu.max": "gibberish"}, None),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
-        ({"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}, 0.5),
-    ],
-)
-def test_the_quota_of_a_cgroup_of_either_version_is_read(tmp_path, files, cores):
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text + "\n")
-    assert host.cgroup_quota(tmp_path) == cores
 
 
 @pytest.mark.parametrize(("quota", "cores"), [(None, 8), (3.9, 3), (0.5, 1), (100.0, 8)])
 def test_the_smaller_of_affinity_and_quota_is_allowed(monkeypatch, quota, cores):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    monkeypatch.setattr(host, "cgroup_quota", lambda: quota)
+    monkeypatch.setattr(cgroup, "quota_cores", lambda: quota)
     assert host.cores_allowed() == cores
-
-
-@linux
-def test_one_allowed_core_is_one_thread_for_everyone():
-    one = min(os.sched_getaffinity(0))
-    code = (
-        f"import os, json; os.sched_setaffinity(0, {{{one}}}); from overhead.machine import host; "
-        "print(json.dumps([host.facts(), host.warnings(host.blas(), host.frameworks())]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
-    facts, warnings = json.loads(done.stdout)
-
-    assert facts["cores_allowed"] == facts["threads_used"] == 1
-    if facts["cores_present"] > 1:
-        assert f"1 of {facts['cores_present']} cores allowed" in [what for what, _, _ in warnings]
 
 
 # What a host is
@@ -137,12 +94,38 @@ def test_variables_that_change_a_measurement_are_kept_and_paths_are_not():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("release", "told"),
+    [
+        ("5.15.0-105-generic", "Linux 5.15.0"),
+        ("6.6.87.2-microsoft-standard-WSL2", "Linux 6.6.87.2 (WSL2)"),
+        ("4.4.0-19041-Microsoft", "Linux 4.4.0 (WSL1)"),
+        ("6.1.0-of-somebody", "Linux 6.1.0"),
+    ],
+)
+def test_the_system_is_told_without_the_builder_and_with_the_windows_under_it(release, told):
+    assert host.system("Linux", release) == told
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(("limit", "counts"), [(None, 64), (16 * GIB, 16), (128 * GIB, 64)])
+def test_the_smaller_of_the_machine_s_memory_and_the_container_s_limit_counts(monkeypatch, limit, counts):
+    memory = type("Memory", (), {"total": 64 * GIB, "available": 60 * GIB})
+    monkeypatch.setattr("psutil.virtual_memory", lambda: memory)
+    monkeypatch.setattr(cgroup, "memory_limit_bytes", lambda: limit)
+    monkeypatch.setattr(cgroup, "memory_left_bytes", lambda: limit and limit - GIB)
+    assert host.memory_bytes() == host.facts()["memory_bytes"] == counts * GIB
+    assert host.memory_available_bytes() == min(60 * GIB, (limit or 100 * GIB) - GIB)
+
+
 # Frameworks
 
 
 def test_a_framework_is_there_with_its_version_or_missing_with_the_reason(monkeypatch):
     monkeypatch.setattr(host.importlib.util, "find_spec", lambda name: None if name == "jax" else object())
-    monkeypatch.setattr(host.importlib.metadata, "version", lambda package: f"1.0 of {package}")
+    monkeypatch.setattr(frameworks.importlib.metadata, "version", lambda package: f"1.0 of {package}")
     monkeypatch.setattr(host, "gpus", list)
     found = host.frameworks()
 
@@ -160,88 +143,3 @@ def test_listing_frameworks_imports_none():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "[]\n"
-
-
-def test_a_missing_framework_comes_with_the_way_to_install_it():
-    missing = {name: {"missing": "not installed"} for name in host.FRAMEWORKS}
-    warned = {w.what: w for w in host.warnings([], missing)}
-    for name in host.FRAMEWORKS:
-        assert warned[f"{name} is missing"].do.startswith("pip install ")
-
-
-# What would spoil a measurement
-
-
-@pytest.mark.parametrize(
-    ("kernels", "simd", "warns"),
-    [
-        ("Haswell", "AVX-512", True),
-        ("Haswell", "AVX2", False),
-        ("SkylakeX", "AVX-512", False),
-        ("Cooperlake", "AVX-512", False),
-        ("Prescott", "AVX2", True),
-        ("Sandybridge", "AVX2", True),
-        ("Zen", "AVX2", False),
-        ("neoversen1", "unknown", False),
-        ("Haswell", "unknown", False),
-        ("", "AVX-512", False),
-    ],
-)
-def test_kernels_for_an_older_cpu_are_noticed(kernels, simd, warns):
-    found = blas_warnings([pool(kernels), pool(kernels)], simd, {"OPENBLAS_CORETYPE": kernels})
-    assert len(found) == warns
-    for warning in found:
-        assert warning.what.startswith(f"openblas runs {kernels} kernels (")
-        assert simd in warning.what
-        assert "OPENBLAS_CORETYPE set" in warning.why
-        assert warning.do == "unset OPENBLAS_CORETYPE"
-
-
-def test_kernels_for_an_older_cpu_without_a_cause_are_an_old_numpy():
-    (found,) = blas_warnings([pool("Haswell")], "AVX-512", {})
-    assert found.do == "install a newer NumPy"
-
-
-@pytest.mark.parametrize(
-    ("env", "names"),
-    [
-        ({}, []),
-        ({"XLA_FLAGS": "--xla_dump_to=x"}, []),
-        ({"XLA_FLAGS": "--xla_cpu_max_isa=AVX2"}, ["XLA_FLAGS"]),
-        ({"NPY_DISABLE_CPU_FEATURES": "AVX512F", "DNNL_MAX_CPU_ISA": ""}, ["NPY_DISABLE_CPU_FEATURES"]),
-        ({"ONEDNN_MAX_CPU_ISA": "AVX2"}, ["ONEDNN_MAX_CPU_ISA"]),
-    ],
-)
-def test_a_variable_that_holds_a_library_back_is_noticed(env, names):
-    assert [w.what for w in isa_warnings(env)] == [f"{name} is set" for name in names]
-
-
-@given(st.sets(st.sampled_from(["sse2", "avx", "avx2", "avx512f", "fma"])))
-def test_the_widest_instructions_are_found(flags):
-    order = ["unknown", "SSE", "AVX", "AVX2", "AVX-512"]
-    best = host.best_simd(flags)
-    assert best in order
-    assert order.index(best) == max(
-        [0, *(i + 1 for i, f in enumerate(["sse2", "avx", "avx2", "avx512f"]) if f in flags)]
-    )
-
-
-def test_threads_beyond_the_allowed_cores_are_noticed(monkeypatch):
-    monkeypatch.setattr(host, "cores_allowed", lambda: 2)
-    monkeypatch.setattr(os, "getloadavg", lambda: (1.7, 0, 0), raising=False)
-    found = [w.what for w in host.warnings([pool("SkylakeX", threads=64)], {})]
-    assert "openblas uses 64 threads on 2 allowed cores" in found
-    assert "load average 1.7 on 2 cores" in found
-
-    monkeypatch.setattr(os, "getloadavg", lambda: (0.1, 0, 0), raising=False)
-    found = [w.what for w in host.warnings([pool("SkylakeX", threads=2)], {})]
-    assert not [what for what in found if "threads" in what or "load" in what]
-
-
-@pytest.mark.skipif("avx512f" not in host.cpu_flags(), reason="needs a CPU with AVX-512")
-def test_openblas_held_back_is_noticed_for_real():
-    pools = host.blas({"OPENBLAS_CORETYPE": "Haswell"})
-    assert "Haswell" in {p["architecture"] for p in pools}
-    (found,) = blas_warnings(pools, host.best_simd(host.cpu_flags()), {"OPENBLAS_CORETYPE": "Haswell"})
-    assert "Haswell kernels (AVX2) on a CPU that offers AVX-512" in found.what
-    assert blas_warnings(host.blas({"OPENBLAS_CORETYPE": ""}), "AVX-512", {}) == []

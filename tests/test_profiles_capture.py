@@ -113,7 +113,7 @@ def test_without_nsys_jax_loops_use_jax_and_others_say_what_to_do(monkeypatch, t
 class StandIn(ModuleType):
     """A driver with one device whose readings are known."""
 
-    NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
+    NVML_CLOCK_SM, NVML_TEMPERATURE_GPU = 1, 0
 
     class NVMLError(Exception):
         pass
@@ -137,7 +137,13 @@ class StandIn(ModuleType):
         return SimpleNamespace(gpu=97, memory=3)
 
     def nvmlDeviceGetClockInfo(self, handle, kind):
-        return 1980 if kind == self.NVML_CLOCK_SM else 2619
+        return 1980
+
+    def nvmlDeviceGetTemperature(self, handle, kind):
+        return 41
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle):
+        return 0x04
 
     def nvmlDeviceGetPowerUsage(self, handle):
         raise self.NVMLError("Not Supported")
@@ -154,12 +160,12 @@ def test_the_sampler_reads_the_driver_while_a_loop_runs(monkeypatch):
 
     found = medians(sampler.samples)
     assert found == {
-        "utilisation": 0.97, "memory_utilisation": 0.03, "sm_clock_mhz": 1980, "memory_clock_mhz": 2619,
-        "power_w": None, "memory_used_bytes": 1 << 30,
+        "utilisation": 0.97, "memory_used_mib": 1024, "sm_clock_mhz": 1980, "temperature_c": 41, "power_w": None,
     }  # fmt: skip
     times = [sample.time_s for sample in sampler.samples]
     assert times == sorted(times)
     assert driver.open == 0
+    assert {sample.state.held_back for sample in sampler.samples} == {("the power cap",)}
     shares = {name: share for name, share, _ in three_shares(sampler.samples, 0.3, 2e12, 1e14)}
     assert list(shares.values()) == [0.97, 0.3, 0.02]
     assert three_shares([], None, None, None)[2][1] is None

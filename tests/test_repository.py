@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -212,8 +213,33 @@ def test_results_are_pairs_of_known_notebooks():
 
 @pytest.mark.parametrize("module", ["overhead", "overhead.loops", "overhead.cli"])
 def test_starting_loads_no_framework(module):
-    heavy = [*FRAMEWORKS, "matplotlib", "papermill", "scipy"]
+    heavy = [*FRAMEWORKS, "matplotlib", "papermill", "scipy", "pandas"]
     assert run(f"import json, sys, {module}; print(json.dumps([m for m in {heavy} if m in sys.modules]))") == []
+
+
+def test_starting_the_command_takes_little_longer_than_an_empty_python():
+    def best(*arguments: str) -> float:
+        """The fastest of five: whatever else runs only adds."""
+        found = []
+        for _ in range(5):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *arguments], check=True, capture_output=True, timeout=60)
+            found.append(time.perf_counter() - start)
+        return min(found)
+
+    assert best("-m", "overhead", "--help") - best("-c", "pass") < 0.3
+
+
+def test_nothing_reads_the_environment_while_it_is_imported():
+    """Values of the moment of import would be those of whoever imported first."""
+    for path in PACKAGE.rglob("*.py"):
+        waiting: list[ast.AST] = [ast.parse(path.read_text())]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.FunctionDef | ast.Lambda):
+                continue
+            assert not (isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")), path.name
+            waiting += ast.iter_child_nodes(node)
 
 
 def test_no_room_loads_a_framework():

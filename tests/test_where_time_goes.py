@@ -9,7 +9,7 @@ import pytest
 
 from overhead import loops
 from overhead.chapters.where_time_goes import budget
-from overhead.chapters.where_time_goes.chapter import LEVELS, LONGEST_SPIN_NS, WhereTimeGoes
+from overhead.chapters.where_time_goes.chapter import LEVELS, LONGEST_SPIN_NS, SPUN_OP_BY_OP, WhereTimeGoes
 from overhead.loops.base import Loop
 from overhead.measure import clock as timing
 from overhead.measure import spin
@@ -45,7 +45,7 @@ def case(loop: str, device: str, step_us: float, twin: bool, exposed: float | No
             if name == "page-faults":
                 samples.append(kept("count:page-faults", 10, np.full(ROUNDS, 0 if twin else 10 * FAULTS)))
     if exposed is not None:
-        made = spin.expected(loop, workload)
+        made = spin.expected(spin.point_of(loop), workload)
         longest = LONGEST_SPIN_NS * (1e-6 if made == 1 else 1e-9)
         for level in LEVELS:
             samples.append(kept(f"spun:{level:g}", STEPS, np.full(ROUNDS, level * longest * made)))
@@ -243,13 +243,20 @@ def test_a_spinner_waits_as_long_as_it_says_and_passes_everything_on():
     assert Spinner(0, Ticking()).around(lambda: 3)() == 3
 
 
-def test_every_declared_point_is_of_a_loop():
-    classes = {info.cls for info in loops.LOOPS.values()}
+def test_every_loop_that_is_spun_says_where_it_dispatches():
+    def expected(loop):
+        return spin.expected(spin.point_of(loop), Workload())
 
-    assert set(spin.POINTS) <= classes
-    assert spin.expected("jax-step", Workload()) == 1500
-    assert spin.expected("jax-epoch", Workload()) == 1
-    assert spin.expected("numpy", Workload()) == 13 * 1500
+    assert (expected("jax-step"), expected("jax-epoch"), expected("numpy")) == (1500, 1, 13 * 1500)
+    for name in [*budget.TERMS, *SPUN_OP_BY_OP]:
+        assert spin.point_of(name) is not None, name
+
+
+def test_a_loop_without_a_point_or_without_a_row_is_a_reason_and_no_fault():
+    assert spin.point_of("numpy-preallocated") is None
+    assert spin.point_of("of-last-year") is None
+    with pytest.raises(loops.Declined, match="NumpyPreallocatedLoop does not say where it dispatches"):
+        spin.sample(loops.make("numpy-preallocated"), None, 1, 0)
 
 
 @pytest.mark.parametrize("name", ["numpy", "jax-step", "jax-epoch", "jax-op-by-op"])
@@ -263,10 +270,10 @@ def test_a_spun_loop_makes_the_dispatches_it_declares_and_learns_the_same(name, 
     state = loop.place(mlp.init(workload), data, workload)
     state, found = spin.sample(loop, state, workload.steps, 10_000)
 
-    assert found["dispatches"] == spin.expected(name, workload)
+    assert found["dispatches"] == spin.expected(loop.dispatches_at, workload)
     assert found["spun_ns"] >= 10_000 * found["dispatches"]
     assert found["wall_ns"] >= found["spun_ns"]
-    if spin.POINTS[type(loop).__name__].where != "ops":
+    if loop.dispatches_at.where != "ops":
         plain = loop.run(loop.place(mlp.init(workload), data, workload), workload.steps)
         assert mlp.relative_error(loop.fetch(state), loop.fetch(plain)) < 1e-6
         _, again = timing.measure(loop, plain, workload.steps)

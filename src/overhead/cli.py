@@ -261,33 +261,17 @@ def bounds(
 
 
 @cli.command()
+@click.option("--import", "imports", is_flag=True, help="Import each framework, in a process of its own.")
 @json_option
-def doctor(as_json: bool) -> None:
+def doctor(imports: bool, as_json: bool) -> None:
     """What this host is, and what would spoil a measurement on it.
 
-    Example: overhead doctor
+    Example: overhead doctor --import
     """
-    from overhead.machine import host
+    from overhead.machine import doctor as doctors
 
-    found = host.doctor()
-    if as_json:
-        click.echo(json.dumps(found))
-        return
-    facts = found["host"]
-    click.echo(
-        f"{facts['cpu_model']}, {facts['cores_allowed']} of {facts['cores_present']} cores allowed, {facts['simd']}"
-    )
-    click.echo(f"{facts['memory_bytes'] / 2**30:.0f} GiB, {facts['os']}, Python {facts['python']}")
-    for device in found["devices"]:
-        click.echo(f"device: {device['kind']} {device['name']}")
-    for name, entry in found["frameworks"].items():
-        click.echo(f"{name}: {entry.get('version') or 'missing: ' + entry['missing']}")
-    for pool in found["blas"]:
-        click.echo(
-            f"BLAS: {pool['library']} {pool['version']}, {pool['architecture']} kernels, {pool['threads']} threads"
-        )
-    for warning in found["warnings"]:
-        click.echo(f"warning: {warning['what']}: {warning['why']}; {warning['do']}")
+    found = doctors.doctor(imports)
+    click.echo(json.dumps(found) if as_json else doctors.as_text(found))
 
 
 def main() -> None:

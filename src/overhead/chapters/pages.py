@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from overhead.machine import host as hosts
+from overhead.machine.pools import blas
 from overhead.measure.session import Preset
 from overhead.records.record import Record
 
@@ -44,7 +45,7 @@ def host_card(chapter: Chapter) -> Html:
         "host": chapter.host,
         "CPU": f"{facts['cpu_model']}, {facts['cores_allowed']} of {facts['cores_present']} cores allowed"
         + f", {facts['simd']}{', virtual machine' if facts['virtual'] else ''}",
-        "BLAS": "; ".join(dict.fromkeys(_pool(pool) for pool in hosts.blas())),
+        "BLAS": "; ".join(dict.fromkeys(_pool(pool) for pool in blas())),
         "memory": f"{memory:.0f} GiB",
         "GPU": "; not used: ".join(f"{card['name']} (driver {card['driver']})" for card in facts["gpus"]) or "none",
         "system": f"{facts['os']}, Python {facts['python']}, {facts['allocator']['libc']}",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import NamedTuple
 
-from overhead.loops.base import Declined, Loop, Op
+from overhead.loops.base import Declined, Loop, Op, Point
 
-__all__ = ["FLOORS", "LOOPS", "MANY", "Declined", "Loop", "LoopInfo", "Op", "make"]
+__all__ = ["FLOORS", "LOOPS", "MANY", "Declined", "Loop", "LoopInfo", "Op", "Point", "make"]
 
 
 class LoopInfo(NamedTuple):
@@ -19,12 +19,15 @@ class LoopInfo(NamedTuple):
     devices: tuple[str, ...]
     does: str  # one line for tables and `--help`
     env: tuple[tuple[str, str], ...] = ()  # set before the worker imports anything
+    dispatches_at: Point | None = None  # in the row, so that a page knows it without the framework
 
 
 _CPU, _GPU, _BOTH = ("cpu",), ("gpu",), ("cpu", "gpu")
 
 LOOPS: dict[str, LoopInfo] = {
-    "numpy": LoopInfo("numpy_", "NumpyLoop", "numpy", _CPU, "a Python loop over batches, BLAS products"),
+    "numpy": LoopInfo(
+        "numpy_", "NumpyLoop", "numpy", _CPU, "a Python loop over batches, BLAS products", dispatches_at=Point("ops")
+    ),
     "numpy-per-image": LoopInfo(
         "numpy_", "NumpyPerImageLoop", "numpy", _CPU, "the article's layer objects, one image at a time"
     ),
@@ -34,15 +37,23 @@ LOOPS: dict[str, LoopInfo] = {
     "numpy-chunked": LoopInfo(
         "numpy_out", "NumpyChunkedLoop", "numpy", _CPU, "the NumPy loop, one update from cache-sized chunks"
     ),
-    "jax-op-by-op": LoopInfo("jax_", "JaxOpByOpLoop", "jax", _BOTH, "JAX without jit, one call an operator"),
-    "jax-step": LoopInfo("jax_", "JaxStepLoop", "jax", _BOTH, "one compiled step, called once a batch"),
-    "jax-epoch": LoopInfo("jax_", "JaxEpochLoop", "jax", _BOTH, "the whole epoch in one compiled call"),
+    "jax-op-by-op": LoopInfo(
+        "jax_", "JaxOpByOpLoop", "jax", _BOTH, "JAX without jit, one call an operator",
+        dispatches_at=Point("ops", outlasts=12.0),
+    ),
+    "jax-step": LoopInfo(
+        "jax_", "JaxStepLoop", "jax", _BOTH, "one compiled step, called once a batch",
+        dispatches_at=Point("module:jitted_step", outlasts=2.5),
+    ),
+    "jax-epoch": LoopInfo(
+        "jax_", "JaxEpochLoop", "jax", _BOTH, "the whole epoch in one compiled call", dispatches_at=Point("loop:epoch")
+    ),
     "jax-epoch-tuned": LoopInfo(
         "jax_", "JaxEpochTunedLoop", "jax", _CPU, "the same, with the compiler option that helps on the CPU"
     ),
     "keras-fit": LoopInfo(
         "keras_", "KerasFitLoop", "tensorflow", _BOTH, "Keras defaults, training only",
-        (("KERAS_BACKEND", "tensorflow"),),
+        (("KERAS_BACKEND", "tensorflow"),), dispatches_at=Point("model:train_function", outlasts=2.0),
     ),
     "keras-fit-validated": LoopInfo(
         "keras_", "KerasFitValidatedLoop", "tensorflow", _BOTH, "Keras with validation and metrics, as the article",
@@ -56,13 +67,21 @@ LOOPS: dict[str, LoopInfo] = {
         "keras_", "KerasJaxFitLoop", "keras", _BOTH, "Keras defaults on its JAX backend, training only",
         (("KERAS_BACKEND", "jax"),),
     ),
-    "tf-eager": LoopInfo("tensorflow_", "TfEagerLoop", "tensorflow", _BOTH, "TensorFlow op by op"),
-    "tf-step": LoopInfo("tensorflow_", "TfStepLoop", "tensorflow", _BOTH, "the step as one graph, called once a batch"),
+    "tf-eager": LoopInfo(
+        "tensorflow_", "TfEagerLoop", "tensorflow", _BOTH, "TensorFlow op by op",
+        dispatches_at=Point("ops", outlasts=12.0),
+    ),
+    "tf-step": LoopInfo(
+        "tensorflow_", "TfStepLoop", "tensorflow", _BOTH, "the step as one graph, called once a batch",
+        dispatches_at=Point("state:step", outlasts=2.0),
+    ),
     "tf-epoch": LoopInfo("tensorflow_", "TfEpochLoop", "tensorflow", _BOTH, "the whole epoch in one XLA program"),
     "cupy-per-image": LoopInfo(
         "cupy_", "CupyPerImageLoop", "cupy", _GPU, "the article's port of its layer objects, one image at a time"
     ),
-    "cupy": LoopInfo("cupy_", "CupyLoop", "cupy", _GPU, "the NumPy loop with CuPy's arrays"),
+    "cupy": LoopInfo(
+        "cupy_", "CupyLoop", "cupy", _GPU, "the NumPy loop with CuPy's arrays", dispatches_at=Point("ops")
+    ),
     "cupy-fused": LoopInfo("cupy_fused", "CupyFusedLoop", "cupy", _GPU, "elementwise work in kernels of its own"),
     "cupy-graph": LoopInfo("cupy_graph", "CupyGraphLoop", "cupy", _GPU, "the step captured in a CUDA graph"),
 }  # fmt: skip
@@ -112,5 +131,6 @@ def make(name: str, device: str = "cpu") -> Loop:
         raise Declined(f"loop must be one of {', '.join(LOOPS)}, or package.module:Class, got {name!r}")
     if device not in info.devices:
         raise Declined(f"{name} runs on {' or '.join(info.devices)} only, got {device}")
-    cls = getattr(import_module(f"overhead.loops.{info.module}"), info.cls)
-    return cls(device)
+    loop = getattr(import_module(f"overhead.loops.{info.module}"), info.cls)(device)
+    loop.dispatches_at = info.dispatches_at
+    return loop

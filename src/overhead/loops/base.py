@@ -28,6 +28,19 @@ class Op(NamedTuple):
     wait: Callable[[], object]
 
 
+class Point(NamedTuple):
+    """Where a loop hands work over, and how long a wait there must be before each one lengthens the epoch by itself.
+
+    `where`: an attribute of its module, of the loop, of its state or its model ("module:jitted_step"), or its "ops".
+    `outlasts`: of loops whose dispatches hide behind the work of another thread, or wake threads that fall asleep
+    while they wait: the longest wait, in times per dispatch, half of which outlasts both, so that the slope is that of
+    the longer half. None: the loop works and waits in one thread, and the slope is that of all waits.
+    """
+
+    where: str
+    outlasts: float | None = None
+
+
 # The thirteen operations in order, with the group that a page adds them up by.
 STEP_OPS = {
     "z1": "forward",
@@ -57,6 +70,7 @@ class Loop(ABC):
     """
 
     framework: ClassVar[str]  # the package whose version stands beside the figures
+    dispatches_at: Point | None = None  # of a loop in the table: `make` takes it from its row
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = device

@@ -1,6 +1,7 @@
 """NVIDIA GPUs as their driver tells of them: which one is used, who else uses it, and what holds it back.
 
-Asked through `nvidia-smi`, which comes with the driver; a host without it has no GPU here.
+Asked through `nvidia-smi`, which comes with the driver; a host without it has no GPU here. `Library` asks the same of
+the driver's library, where nvidia-smi's tens of milliseconds are too long. All that is known of a GPU is read here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+from overhead.loops import frameworks
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 FACTS = {
@@ -33,12 +36,6 @@ BUSY = 0.05  # share of the time with a kernel of somebody else's
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")  # since driver 535, and before
 # Oldest driver of each CUDA (CUDA Toolkit Release Notes, table "CUDA Toolkit and Minimum Required Driver Version").
 LEAST_DRIVER = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
-# Packages that bring a CUDA of their own, by framework; the number at the end of the name is its version.
-BRINGS_CUDA = {
-    "jax": ("jax-cuda12-plugin", "jax-cuda13-plugin"),
-    "tensorflow": ("nvidia-cuda-runtime-cu12",),
-    "cupy": ("cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
-}
 
 
 class State(NamedTuple):
@@ -147,15 +144,65 @@ def driver_too_old(driver: str, cudas: Mapping[str, int]) -> list[tuple[str, int
 def cudas() -> dict[str, int]:
     """The CUDA that each installed framework brings, by framework; one that has none cannot use a GPU."""
     found: dict[str, int] = {}
-    for framework, packages in BRINGS_CUDA.items():
-        for package in packages:
+    for framework in frameworks.listed():
+        for package in framework.brings_cuda:
             try:
                 importlib.metadata.version(package)
             except importlib.metadata.PackageNotFoundError:
                 continue
             if version := re.search(r"cu(?:da)?(\d+)", package):
-                found[framework] = int(version[1])
+                found[framework.name] = int(version[1])
     return found
+
+
+class NoDriver(RuntimeError):
+    """The driver's library cannot be asked; says what is missing."""
+
+
+class Library:
+    """One GPU through the driver's library (NVML): `with Library(0) as gpu: gpu.state()`, in well under a millisecond.
+
+    Raises `NoDriver` on a host without NVIDIA's driver, without that GPU or without the nvidia-ml-py package.
+    """
+
+    def __init__(self, index: int = 0) -> None:
+        self.index = index
+
+    def __enter__(self) -> Library:
+        try:
+            import pynvml
+        except ImportError:
+            raise NoDriver("sampling a GPU needs the nvidia-ml-py package") from None
+        self._nvml = pynvml
+        try:
+            pynvml.nvmlInit()
+            self._handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
+        except pynvml.NVMLError as error:
+            raise NoDriver(f"no NVIDIA GPU {self.index} to sample: {error}") from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._nvml.nvmlShutdown()
+
+    def state(self) -> State:
+        """The GPU now."""
+        nvml = self._nvml
+        used, memory = self._ask("nvmlDeviceGetUtilizationRates"), self._ask("nvmlDeviceGetMemoryInfo")
+        power, reasons = self._ask("nvmlDeviceGetPowerUsage"), self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        return State(
+            utilisation=None if used is None else used.gpu / 100,
+            memory_used_mib=None if memory is None else memory.used / 2**20,
+            sm_clock_mhz=self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+            temperature_c=self._ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+            power_w=None if power is None else power / 1000,
+            held_back=held_back(hex(reasons or 0)),
+        )
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._nvml, name)(self._handle, *arguments)
+        except self._nvml.NVMLError:  # not supported by this device (MIG, laptops)
+            return None
 
 
 def _number(text: str) -> float | None:

@@ -11,6 +11,7 @@ from typing import Any
 from overhead.machine import host as hosts
 from overhead.measure import probing
 from overhead.measure.contestant import Contestant
+from overhead.measure.probes import FIXED
 from overhead.measure.probing import Ask
 from overhead.measure.session import Preset, Session
 from overhead.problem.workload import Workload
@@ -19,7 +20,7 @@ from overhead.records.record import Record
 
 SCHEMA = 1
 FILE = "calibration.json"
-KINDS = ("floor", "rate", "product")
+KINDS = (FIXED, "rate", "product")
 RUN = "OVERHEAD_RUN"  # set by `overhead run`: chapters of one run share one calibration
 
 
@@ -141,7 +142,7 @@ def floors(found: Sequence[Record]) -> list[dict[str, Any]]:
     """One entry a floor: loop, device, threads, name, does, and microseconds waited for (each) and not (end)."""
     rows = []
     for r in found:
-        if r.status == "ok" and probing.kind(r) in ("floor", "frame"):
+        if r.status == "ok" and probing.kind(r) in (FIXED, "frame"):
             row = {
                 "loop": r.loop,
                 "device": r.device,

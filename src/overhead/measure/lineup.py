@@ -26,13 +26,12 @@ def start(
     waiting: list[tuple[Contestant, int]], cases: Cases, workloads: list[Workload], session: Session
 ) -> tuple[list[tuple[Process, int]], list[tuple[Contestant, int]]]:
     """Start as many workers as memory allows, a core's worth of imports at a time; the others wait."""
-    import psutil
 
     started: list[tuple[Process, int]] = []
     largest, images = 0, max(4 * w.images * w.layers[0] for w in workloads)
     at_once = host.cores_allowed()
     while waiting:
-        free = psutil.virtual_memory().available - 10**9
+        free = host.memory_available_bytes() - 10**9
         if started and free < (len(started) + at_once) * 2 * images + at_once * largest:
             break
         chunk, waiting = waiting[:at_once], waiting[at_once:]

@@ -6,11 +6,12 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from overhead.loops import LOOPS
+from overhead.loops import frameworks
 from overhead.machine import host
 from overhead.machine.alone import measuring
 from overhead.machine.disturbance import Disturbance
 from overhead.measure.contestant import Contestant
+from overhead.measure.probes import FIXED
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
 from overhead.measure.session import Session
 from overhead.problem.workload import Workload
@@ -18,7 +19,6 @@ from overhead.records import stats
 from overhead.records.record import Record, Samples, Timing
 from overhead.records.stats import Interval
 
-NAMES = {"tensorflow": "tf"}  # as in the names of loops
 ROUNDS = {"quick": 4, "workshop": 8, "full": 16}
 
 
@@ -102,8 +102,8 @@ def _rounds(
 
 
 def _shown_as(ask: Ask) -> str:
-    framework = LOOPS[ask.contestant.loop].framework
-    return NAMES.get(framework, framework)
+    info = ask.contestant.info
+    return frameworks.of(info.framework if info else ask.contestant.loop).shown
 
 
 def _failed(ask: Ask, failure: WorkerFailed, session: Session) -> Record:
@@ -152,7 +152,8 @@ def _kernels(facts: dict[str, Any]) -> str | None:
 
 def kind(record: Record) -> str | None:
     """Of `probes.KINDS`; None for a record that is of no probe."""
-    return ((record.model_extra or {}).get("probe") or {}).get("kind")
+    found = ((record.model_extra or {}).get("probe") or {}).get("kind")
+    return FIXED if found == "floor" else found  # as records of schema 1 call it
 
 
 def facts(record: Record) -> dict[str, Any]:

@@ -9,38 +9,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
-from overhead.loops.base import Loop
+from overhead.loops import LOOPS
+from overhead.loops.base import STEP_OPS, Declined, Loop, Point
 from overhead.machine import timer as timers
 from overhead.measure import clock as timing
 from overhead.problem.workload import Workload
-
-
-class Point(NamedTuple):
-    """Where a loop hands work over, and how long a wait there must be before each one lengthens the epoch by itself.
-
-    `where`: an attribute of its module, of the loop, of its state or its model, or its ops. `outlasts`: of loops whose
-    dispatches hide behind the work of another thread, or wake threads that fall asleep while they wait: the longest
-    wait, in times per dispatch, half of which outlasts both, so that the slope is that of the longer half. None: the
-    loop works and waits in one thread, and the slope is that of all waits.
-    """
-
-    where: str
-    outlasts: float | None = None
-
-
-POINTS = {
-    "JaxStepLoop": Point("module:jitted_step", 2.5),
-    "JaxEpochLoop": Point("loop:epoch"),
-    "TfStepLoop": Point("state:step", 2.0),
-    "KerasFitLoop": Point("model:train_function", 2.0),
-    "NumpyLoop": Point("ops"),
-    "TfEagerLoop": Point("ops", 12.0),
-    "JaxOpByOpLoop": Point("ops", 12.0),
-    "CupyLoop": Point("ops"),
-}  # by the loop's class
-OPS_A_STEP = 13
 
 
 class Spinner:
@@ -68,23 +43,28 @@ class Spinner:
         return waited
 
 
-def expected(loop: str, workload: Workload) -> int:
-    """Dispatches an epoch that the loop makes by its design. Raises `KeyError` for a loop without a declared point."""
-    from overhead.loops import LOOPS
+def point_of(loop: str) -> Point | None:
+    """Where a loop of the table says that it dispatches; None where it does not, or is no longer in the table."""
+    info = LOOPS.get(loop)
+    return info.dispatches_at if info else None
 
-    point = POINTS[LOOPS[loop].cls].where
-    if point == "ops":
-        return OPS_A_STEP * workload.steps
-    return 1 if point == "loop:epoch" else workload.steps
+
+def expected(point: Point, workload: Workload) -> int:
+    """Dispatches an epoch that a loop with this point makes by its design."""
+    if point.where == "ops":
+        return len(STEP_OPS) * workload.steps
+    return 1 if point.where == "loop:epoch" else workload.steps
 
 
 def sample(loop: Loop, state: Any, steps: int, spin_ns: int) -> tuple[Any, dict[str, int]]:
     """Run `steps` steps (of the ops, for a loop that is dispatched op by op) with the wait at every dispatch.
 
     Returns the new state and nanoseconds of the whole (`wall_ns`) and of the waits (`spun_ns`), with the number of
-    dispatches. Raises `KeyError` for a loop without a declared point.
+    dispatches. Raises `Declined` for a loop that does not say where it dispatches.
     """
-    point, spinner = POINTS[type(loop).__name__].where, Spinner(spin_ns)
+    if loop.dispatches_at is None:
+        raise Declined(f"{type(loop).__name__} does not say where it dispatches")
+    point, spinner = loop.dispatches_at.where, Spinner(spin_ns)
     if point == "ops":
         ops = [op._replace(call=spinner.around(op.call)) for op in loop.ops(state)]
         timing.measure_unread(ops, 2)

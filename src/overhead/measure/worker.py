@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import importlib.metadata
 import json
 import os
 import platform
@@ -22,20 +21,17 @@ from typing import Any
 import numpy as np
 
 from overhead import loops
+from overhead.loops import frameworks
 from overhead.loops.base import Loop, Op, nothing_to_wait_for
 from overhead.machine import timer as timers
+from overhead.machine.pools import thread_pools
 from overhead.measure import clock as timing
 from overhead.measure.reasons import explain
 from overhead.problem.data import Split, in_floats
 from overhead.problem.mlp import flat, unflat
 from overhead.problem.workload import Workload
 
-FRAMEWORK_PACKAGES = {
-    "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos"),
-    "cupy": ("cupy-cuda12x", "cupy-cuda13x", "cupy"),
-}
 WARMING_BYTES = 1 << 20
-ALSO_LISTED = {"jax": ("jaxlib",), "tensorflow": ("keras",), "keras": ("jax", "jaxlib")}
 
 
 class Worker:
@@ -47,6 +43,8 @@ class Worker:
         self.state: Any = None
         self.workload: Workload | None = None
         self._since: dict[int, float] | None = None
+        self._ops: list[Op] | None = None
+        self._ops_of: Any = None  # the state that they work on
         self._probes: dict[tuple[str, str], tuple[list[Any], dict[str, int]]] = {}
 
     def hello(self) -> dict[str, Any]:
@@ -111,7 +109,7 @@ class Worker:
 
         "empty": as many calls that do nothing, timed both ways, so that what the clock costs is known.
         """
-        if not hasattr(self, "_ops") or self._ops_of is not self.state:
+        if self._ops is None or self._ops_of is not self.state:
             self._ops, self._ops_of = self.loop.ops(self.state), self.state
         if kind == "op":
             found = timing.measure_ops(self._ops, steps)
@@ -258,27 +256,10 @@ def save_split(folder: Path, split: Split) -> None:
 def versions(framework: str) -> dict[str, str]:
     """Versions of Python, NumPy and the framework with what it stands on."""
     found = {"python": platform.python_version(), "numpy": np.__version__}
-    for name in (framework, *ALSO_LISTED.get(framework, ())):
-        for package in FRAMEWORK_PACKAGES.get(name, (name,)):
-            try:
-                found[name] = importlib.metadata.version(package)
-                break
-            except importlib.metadata.PackageNotFoundError:
-                continue
+    for name in (framework, *frameworks.of(framework).beside):
+        if version := frameworks.version(frameworks.of(name)):
+            found[name] = version
     return found
-
-
-def thread_pools() -> list[dict[str, Any]]:
-    """BLAS and OpenMP pools of this process, without the paths of their files."""
-    from threadpoolctl import threadpool_info
-
-    keys = {
-        "internal_api": "library",
-        "version": "version",
-        "architecture": "architecture",
-        "num_threads": "threads",
-    }
-    return [{new: pool.get(old) for old, new in keys.items()} for pool in threadpool_info()]
 
 
 def thread_seconds() -> dict[int, float]:

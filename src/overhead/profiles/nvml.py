@@ -7,23 +7,20 @@ import statistics
 import threading
 import time
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from overhead.machine import gpus
 from overhead.profiles.summary import ProfileError
 
 FASTEST_S = 0.005
+READINGS = [name for name in gpus.State._fields if name != "held_back"]
 
 
 class Sample(NamedTuple):
-    """One reading of the driver; None where this device does not report it."""
+    """One reading of the driver."""
 
     time_s: float  # since the sampler started
-    utilisation: float | None  # 0 to 1: time with at least one kernel running
-    memory_utilisation: float | None  # 0 to 1: time with memory being read or written
-    sm_clock_mhz: float | None
-    memory_clock_mhz: float | None
-    power_w: float | None
-    memory_used_bytes: float | None
+    state: gpus.State
 
 
 class NvmlSampler:
@@ -35,21 +32,16 @@ class NvmlSampler:
     def __init__(self, device: int = 0, interval_s: float = 0.02) -> None:
         if not interval_s >= FASTEST_S:
             raise ProfileError(f"interval_s must be at least {FASTEST_S} s, got {interval_s}")
-        self.device, self.interval_s = device, interval_s
+        self.interval_s = interval_s
         self.samples: list[Sample] = []
+        self._gpu = gpus.Library(device)
         self._stop = threading.Event()
 
     def __enter__(self) -> NvmlSampler:
         try:
-            import pynvml
-        except ImportError:
-            raise ProfileError("sampling a GPU needs the nvidia-ml-py package") from None
-        self._nvml = pynvml
-        try:
-            pynvml.nvmlInit()
-            self._handle = pynvml.nvmlDeviceGetHandleByIndex(self.device)
-        except pynvml.NVMLError as error:
-            raise ProfileError(f"no NVIDIA GPU {self.device} to sample: {error}") from None
+            self._gpu.__enter__()
+        except gpus.NoDriver as error:
+            raise ProfileError(str(error)) from None
         self._began = time.perf_counter()
         self._thread = threading.Thread(target=self._sample, name="nvml-sampler", daemon=True)
         self._thread.start()
@@ -58,39 +50,22 @@ class NvmlSampler:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stop.set()
         self._thread.join()
-        self.samples.append(self._read())
-        self._nvml.nvmlShutdown()
+        self._keep()
+        self._gpu.__exit__()
 
     def _sample(self) -> None:
         while not self._stop.wait(self.interval_s):
-            self.samples.append(self._read())
+            self._keep()
 
-    def _ask(self, name: str, *arguments: Any) -> Any:
-        try:
-            return getattr(self._nvml, name)(self._handle, *arguments)
-        except self._nvml.NVMLError:  # not supported by this device (MIG, laptops)
-            return None
-
-    def _read(self) -> Sample:
-        nvml = self._nvml
-        used = self._ask("nvmlDeviceGetUtilizationRates")
-        power, memory = self._ask("nvmlDeviceGetPowerUsage"), self._ask("nvmlDeviceGetMemoryInfo")
-        return Sample(
-            time_s=time.perf_counter() - self._began,
-            utilisation=None if used is None else used.gpu / 100,
-            memory_utilisation=None if used is None else used.memory / 100,
-            sm_clock_mhz=self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
-            memory_clock_mhz=self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
-            power_w=None if power is None else power / 1000,
-            memory_used_bytes=None if memory is None else memory.used,
-        )
+    def _keep(self) -> None:
+        self.samples.append(Sample(time.perf_counter() - self._began, self._gpu.state()))
 
 
 def medians(samples: list[Sample]) -> dict[str, float | None]:
     """The median of each reading over the samples that have it; None of none."""
     found: dict[str, float | None] = {}
-    for field in Sample._fields[1:]:
-        values = [value for sample in samples if (value := getattr(sample, field)) is not None]
+    for field in READINGS:
+        values = [value for sample in samples if (value := getattr(sample.state, field)) is not None]
         found[field] = statistics.median(values) if values else None
     return found
 

@@ -15,17 +15,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-# Okabe and Ito's palette, told apart by the colour-blind, one colour a framework; variants differ by marker.
+from overhead.loops import frameworks
+
+# One colour a framework (`frameworks.TABLE`), the floor's for what is of none; variants differ by marker.
 LIGHT = {"ink": "#1f2328", "faint": "#6e7781", "grid": "#d8dee4", "paper": "#ffffff"}
 DARK = {"ink": "#e6edf3", "faint": "#9aa4ae", "grid": "#3a424b", "paper": "#14181e"}
-COLOURS = {
-    "numpy": ("#0072B2", "#56B4E9"),
-    "jax": ("#D55E00", "#FF9A56"),
-    "keras": ("#8E4585", "#E39AD0"),
-    "tf": ("#B8860B", "#F0C95A"),
-    "cupy": ("#007A5E", "#3FCFA4"),
-    "floor": ("#57606a", "#9aa4ae"),
-}
+FLOOR = ("#57606a", "#9aa4ae")
+COLOURS = {row.shown: row.colours for row in frameworks.TABLE.values()} | {"floor": FLOOR}
 MARKERS = "os^Dv<>pXhP*"
 WIDTH_INCHES = 7.2
 
@@ -71,8 +67,8 @@ class Figure:
 
 
 def colour(loop: str, dark: bool) -> str:
-    """The colour of a loop's framework."""
-    return COLOURS.get(loop.partition(" ")[0].partition("-")[0], COLOURS["floor"])[dark]
+    """The colour of a loop's framework, or of the floor."""
+    return (FLOOR if loop.startswith("floor") else frameworks.of_loop(loop).colours)[dark]
 
 
 def marker(loop: str, loops: list[str]) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from overhead.loops import frameworks
 from overhead.machine import host
 from overhead.problem.data import VALIDATION_IMAGES
 from overhead.problem.workload import Workload
 
-# Measured resident bytes of a process that has imported its framework and trained nothing yet, rounded up.
-PROCESS_BYTES = {"jax": 420_000_000, "tensorflow": 900_000_000, "numpy": 120_000_000}
 CALLER_BYTES = 620_000_000  # this process while it unpacks and splits the images
 COPIES = 4  # parameters, the updated ones, the gradients, and the arrays that they were placed from
 ACTIVATIONS = 4  # arrays as large as each layer's output that live at once in a step
@@ -45,14 +44,12 @@ def process_bytes(workload: Workload, framework: str, models: int = 1) -> int:
     images = 2 * 4 * (workload.images + VALIDATION_IMAGES) * workload.layers[0]
     copies = 2 if framework == "tensorflow" else 1  # `fit` makes tensors of the arrays and of the validation data
     validation = 2 * 4 * VALIDATION_IMAGES * max(workload.layers[1:])
-    return PROCESS_BYTES[framework] + copies * images + validation + models * model_bytes(workload)
+    return frameworks.of(framework).process_bytes + copies * images + validation + models * model_bytes(workload)
 
 
 def default_limit_bytes() -> int:
-    """Four fifths of the memory that is available now."""
-    import psutil
-
-    return int(0.8 * psutil.virtual_memory().available)
+    """Four fifths of the memory that is available now, within the limits of this process's control groups."""
+    return int(0.8 * host.memory_available_bytes())
 
 
 def chunk_size(workload: Workload, models: int, limit_bytes: int, device: str = "cpu") -> int:

@@ -18,6 +18,7 @@ from overhead.loops.base import STEP_OPS
 from overhead.machine import host
 from overhead.measure import calibration, probing
 from overhead.measure.contestant import Contestant
+from overhead.measure.probes import FIXED
 from overhead.measure.probing import Ask
 from overhead.measure.rounds import time_cases, time_ops
 from overhead.measure.session import Session
@@ -185,7 +186,7 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
                 if r.loop == name and r.device == device and r.status == "ok" and r.op in STEP_OPS
                 and probing.kind(r) is None
             ]  # fmt: skip
-            launches = probing.select(records, "floor", "smallest-op" if name == "numpy" else "launch", loop=name)
+            launches = probing.select(records, FIXED, "smallest-op" if name == "numpy" else "launch", loop=name)
             if not rows or not launches:
                 continue
             ceiling = calibration.ceiling(self.ceilings(records), device)

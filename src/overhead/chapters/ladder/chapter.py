@@ -36,13 +36,9 @@ class Rung(NamedTuple):
     variant: str = ""  # of the loop, by its environment; compared with the plain one
 
 
-# Variants of a loop on a GPU: what is set before its process imports anything.
+# Variants of a loop on a GPU, each by what is set before its process imports anything.
 TF32_ON, NO_BUFFERS = "TF32", "no command buffers"
 BUFFERS_OFF = "--xla_gpu_enable_command_buffer="
-VARIANTS = {
-    TF32_ON: TF32,
-    NO_BUFFERS: (("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} {BUFFERS_OFF}".strip()),),
-}
 
 RUNGS = (
     Rung("keras-fit-validated", None, "nothing: fit() with a metric and validation, as the article timed it"),
@@ -70,8 +66,15 @@ RUNGS = (
 NOT_IN_QUICK = "keras-fit-validated"  # its epochs are the longest; chapter 5 has them
 
 
+def environment_of(variant: str) -> tuple[tuple[str, str], ...]:
+    """What a variant sets; nothing for the plain loop. Flags of the user's own stay."""
+    if variant == NO_BUFFERS:
+        return (("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} {BUFFERS_OFF}".strip()),)
+    return TF32 if variant == TF32_ON else ()
+
+
 def variant(record: Record) -> str:
-    """Which of `VARIANTS` a record is of, by its environment; nothing for the plain loop."""
+    """Which variant a record is of, by its environment; nothing for the plain loop."""
     if BUFFERS_OFF in record.env.get("XLA_FLAGS", "").split():
         return NO_BUFFERS
     return TF32_ON if record.env.get("NVIDIA_TF32_OVERRIDE") == "1" else ""
@@ -103,7 +106,7 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
         """Every rung on every device of this host that it runs on, and the floors; quick begins at Keras's `fit`."""
         devices = self.usable_devices()
         rungs = [
-            Contestant(rung.loop, device, env=VARIANTS.get(rung.variant, ()))
+            Contestant(rung.loop, device, env=environment_of(rung.variant))
             for rung in RUNGS
             if self.preset != "quick" or rung.loop != NOT_IN_QUICK
             for device in devices

@@ -259,7 +259,7 @@ def watch(turn: Turn, round_: int) -> None:
             turn.worker.ask("run", steps=steps)
     except ProfileError:
         return  # no driver library for Python: the page says that no GPU was watched
-    shares = [s.utilisation for s in sampler.samples if s.utilisation is not None]
+    shares = [s.state.utilisation for s in sampler.samples if s.state.utilisation is not None]
     turn.case.keep("nvml:utilisation", 1, turn.process, round_, [round(share * 1e9) for share in shares])
 
 

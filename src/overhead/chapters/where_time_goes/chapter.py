@@ -89,17 +89,20 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
         """One sample at each length of the wait, in an order that changes from round to round."""
         worker, case, process, *_ = turn
         loop, workload = case.contestant.loop, case.workload
-        point = spin.POINTS[LOOPS[loop].cls]
+        point = spin.point_of(loop)
+        if point is None:
+            raise WorkerFailed("declined", f"{loop} does not say where it dispatches")
+        expected = spin.expected(point, workload)
         steps = min(SPIN_STEPS.get(point.where, workload.steps), workload.steps)
         epochs = [process[0] for process in case.epochs()[-1:]]
         times = point.outlasts or 0.5
         least = LONGEST_SPIN_NS * max(1.0, times)
-        longest = max([least, *(1e9 * times * epoch_s / spin.expected(loop, workload) for epoch_s in epochs)])
+        longest = max([least, *(1e9 * times * epoch_s / expected for epoch_s in epochs)])
         for level in np.random.default_rng(round_).permutation(LEVELS):
             answer = worker.ask("spin", spin_ns=int(level * longest), steps=steps)
-            if answer["dispatches"] * workload.steps != spin.expected(loop, workload) * steps:
+            if answer["dispatches"] * workload.steps != expected * steps:
                 made = f"{answer['dispatches']} dispatches in {steps} steps"
-                raise WorkerFailed("failed", f"must make {spin.expected(loop, workload)} an epoch, made {made}")
+                raise WorkerFailed("failed", f"must make {expected} an epoch, made {made}")
             case.keep(f"spin:{level:g}", steps, process, round_, [answer["wall_ns"]])
             case.keep(f"spun:{level:g}", steps, process, round_, [answer["spun_ns"]])
 
@@ -198,17 +201,19 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
 
         `points` is a frame of level, spin_us (mean wait a dispatch) and epoch_s, medians over rounds. The slope of
         a round is that of the least-squares line of its epoch's time against the time waited at a dispatch; of loops
-        with `outlasts` in `spin.POINTS`, against the longer waits. `hidden_us` is the wait at a dispatch at which that
+        with `outlasts` in their point, against the longer waits. `hidden_us` is the wait at a dispatch at which that
         line leaves the epoch without waits; below 0, any wait at all costs that much more than it lasts.
         """
         rows = []
         for r in records:
             if r.op is not None or r.status != "ok" or not r.processes("spin:0") or not r.workload:
                 continue
-            expected, steps = spin.expected(r.loop, self.workload), self.workload.steps
+            point = spin.point_of(r.loop)
+            if point is None:  # no longer in the table
+                continue
+            expected, steps = spin.expected(point, self.workload), self.workload.steps
             x, y = _per_step(r, "spun") * steps / expected, _per_step(r, "spin") * steps  # seconds: a wait, an epoch
-            outlasts = spin.POINTS[LOOPS[r.loop].cls].outlasts
-            lasting = slice(1 if outlasts else 0, None)
+            lasting = slice(1 if point.outlasts else 0, None)
             lines = [np.polyfit(x[lasting, i], y[lasting, i], 1) for i in range(x.shape[1])]
             hidden = [1e6 * (y[0, i] - start) / slope for i, (slope, start) in enumerate(lines)]
             points = pd.DataFrame({"spin_us": np.median(x, axis=1) * 1e6, "epoch_s": np.median(y, axis=1)})
@@ -218,7 +223,7 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
                     "expected": expected,
                     "slope": difference_interval(slope for slope, _ in lines),
                     "hidden_us": difference_interval(hidden),
-                    "threaded": outlasts is not None,
+                    "threaded": point.outlasts is not None,
                     "points": points,
                 }
             )

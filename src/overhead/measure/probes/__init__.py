@@ -6,15 +6,16 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from overhead.loops import frameworks
 from overhead.loops.base import nothing_to_wait_for
 from overhead.machine import timer as timers
 from overhead.problem.workload import Workload
 
-# What a probe is for. "floor": a cost that is paid however small the work is. "rate": a ceiling of this host.
+# What a probe is for. FIXED: a cost that is paid however small the work is. "rate": a ceiling of this host.
 # "product": one of the step's matrix products, hot. "micro": the article's product, written several ways.
 # "piece": a part of a step, over the batches of an epoch. "frame": one training step of a framework.
-KINDS = ("floor", "rate", "product", "micro", "piece", "frame")
-MODULES = {"numpy": "numpy_", "jax": "jax_", "tensorflow": "tensorflow_", "cupy": "cupy_"}
+FIXED = "fixed"
+KINDS = (FIXED, "rate", "product", "micro", "piece", "frame")
 LONGEST_BLOCK = 20_000  # calls
 
 
@@ -32,8 +33,8 @@ class Probe(NamedTuple):
 
 def make(framework: str, device: str, kind: str, workload: Workload) -> list[Probe]:
     """The probes of one kind in this process's framework, at the shapes of `workload`; none where it has none."""
-    module = import_module(f"overhead.measure.probes.{MODULES[framework]}")
-    maker = module.MAKERS.get(kind)
+    module = frameworks.of(framework).probes
+    maker = import_module(f"overhead.measure.probes.{module}").MAKERS.get(kind) if module else None
     return maker(device, workload) if maker else []
 
 

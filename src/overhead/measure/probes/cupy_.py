@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from overhead.loops.cupy_ import usable_cupy
-from overhead.measure.probes import Probe
+from overhead.measure.probes import FIXED, Probe
 from overhead.measure.probes.numpy_ import LARGE, STREAM_BYTES, product_operands, uniform
 from overhead.problem import bounds
 from overhead.problem.workload import Workload
@@ -18,7 +18,7 @@ def waiter(cp: Any) -> Any:
     return stream.synchronize
 
 
-def floors(device: str, workload: Workload) -> list[Probe]:
+def fixed_costs(device: str, workload: Workload) -> list[Probe]:
     cp = usable_cupy()
     host = uniform(workload.batch_size, workload.layers[0])
     one, out, batch = cp.ones(1, np.float32), cp.empty(1, np.float32), cp.asarray(host)
@@ -26,16 +26,16 @@ def floors(device: str, workload: Workload) -> list[Probe]:
     pinned[:] = host
     wait, size = waiter(cp), f"one batch ({host.nbytes:,} bytes)"
     return [
-        Probe("launch", "floor", "CuPy's add of one element", lambda: cp.add(one, one, out=out), wait),
-        Probe("to-device", "floor", f"{size} to the device, pageable", lambda: batch.set(host), wait,
+        Probe("launch", FIXED, "CuPy's add of one element", lambda: cp.add(one, one, out=out), wait),
+        Probe("to-device", FIXED, f"{size} to the device, pageable", lambda: batch.set(host), wait,
               bytes=host.nbytes),
-        Probe("to-device-pinned", "floor", f"{size} to the device, pinned", lambda: batch.set(pinned), wait,
+        Probe("to-device-pinned", FIXED, f"{size} to the device, pinned", lambda: batch.set(pinned), wait,
               bytes=host.nbytes),
-        Probe("to-host", "floor", f"{size} from the device, pageable", lambda: batch.get(out=host), wait,
+        Probe("to-host", FIXED, f"{size} from the device, pageable", lambda: batch.get(out=host), wait,
               bytes=host.nbytes),
-        Probe("to-host-pinned", "floor", f"{size} from the device, pinned", lambda: batch.get(out=pinned), wait,
+        Probe("to-host-pinned", FIXED, f"{size} from the device, pinned", lambda: batch.get(out=pinned), wait,
               bytes=host.nbytes),
-        Probe("synchronise", "floor", "a wait for a stream with nothing in it", wait),
+        Probe("synchronise", FIXED, "a wait for a stream with nothing in it", wait),
     ]  # fmt: skip
 
 
@@ -73,4 +73,4 @@ def micro(device: str, workload: Workload) -> list[Probe]:
                   flops=work.flops, bytes=work.bytes)]  # fmt: skip
 
 
-MAKERS = {"floor": floors, "rate": rates, "product": products, "micro": micro}
+MAKERS = {FIXED: fixed_costs, "rate": rates, "product": products, "micro": micro}

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from overhead.loops.jax_ import matrix_products
-from overhead.measure.probes import Probe
+from overhead.measure.probes import FIXED, Probe
 from overhead.measure.probes.numpy_ import LARGE, STREAM_BYTES, epoch_batches, product_operands, uniform
 from overhead.problem import bounds
 from overhead.problem.workload import Workload
@@ -34,19 +34,19 @@ def held(call: Callable[[], Any]) -> tuple[Callable[[], None], Callable[[], None
     return keep, lambda: jax.block_until_ready(last.result)
 
 
-def floors(device: str, workload: Workload) -> list[Probe]:
+def fixed_costs(device: str, workload: Workload) -> list[Probe]:
     put, host = onto(device), uniform(workload.batch_size, workload.layers[0])
     one, batch = put(np.ones(1, np.float32)), put(host)
     add_one = jax.jit(lambda x: x + 1)
     size = f"one batch ({host.nbytes:,} bytes)"
     return [
-        Probe("smallest-op", "floor", "JAX's add of one element, not compiled by us", *held(lambda: one + one)),
-        Probe("jit-smallest", "floor", "a compiled call that adds 1 to one element", *held(lambda: add_one(one))),
-        Probe("to-device", "floor", f"{size} to the device, pageable", *held(lambda: put(host)), bytes=host.nbytes),
+        Probe("smallest-op", FIXED, "JAX's add of one element, not compiled by us", *held(lambda: one + one)),
+        Probe("jit-smallest", FIXED, "a compiled call that adds 1 to one element", *held(lambda: add_one(one))),
+        Probe("to-device", FIXED, f"{size} to the device, pageable", *held(lambda: put(host)), bytes=host.nbytes),
         # A second read of one array is served from a copy on the host, so each read is of a new array.
-        Probe("to-host", "floor", f"{size} made on the device and read back",
+        Probe("to-host", FIXED, f"{size} made on the device and read back",
               lambda: np.asarray(add_one(batch)), bytes=host.nbytes),
-        Probe("synchronise", "floor", "a wait for a result that is there", lambda: jax.block_until_ready(one)),
+        Probe("synchronise", FIXED, "a wait for a result that is there", lambda: jax.block_until_ready(one)),
     ]  # fmt: skip
 
 
@@ -165,4 +165,4 @@ def pieces(device: str, workload: Workload) -> list[Probe]:
     ]  # fmt: skip
 
 
-MAKERS = {"floor": floors, "rate": rates, "product": products, "micro": micro, "piece": pieces}
+MAKERS = {FIXED: fixed_costs, "rate": rates, "product": products, "micro": micro, "piece": pieces}

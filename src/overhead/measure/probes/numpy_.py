@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from overhead.loops.numpy_ import matrix_products
-from overhead.measure.probes import Probe
+from overhead.measure.probes import FIXED, Probe
 from overhead.problem import bounds
 from overhead.problem.workload import Workload
 
@@ -39,19 +39,19 @@ def epoch_batches(workload: Workload) -> list[Any]:
     return list(np.tile(block, (workload.steps, 1)).reshape(workload.steps, *block.shape))
 
 
-def floors(device: str, workload: Workload) -> list[Probe]:
+def fixed_costs(device: str, workload: Workload) -> list[Probe]:
     one, batch = np.ones(1, np.float32), uniform(workload.batch_size, workload.layers[0])
     out, copied = np.empty_like(one), np.empty_like(batch)
     weights = workload.layers[0] * workload.layers[1]
     return [
-        Probe("python-call", "floor", "an empty Python call", lambda: None),
-        Probe("smallest-op", "floor", "NumPy's add of one element", lambda: np.add(one, one, out=out)),
+        Probe("python-call", FIXED, "an empty Python call", lambda: None),
+        Probe("smallest-op", FIXED, "NumPy's add of one element", lambda: np.add(one, one, out=out)),
         Probe(
-            "copy-batch", "floor", f"a copy of one batch ({batch.nbytes:,} bytes)", lambda: np.copyto(copied, batch),
+            "copy-batch", FIXED, f"a copy of one batch ({batch.nbytes:,} bytes)", lambda: np.copyto(copied, batch),
             bytes=2 * batch.nbytes,
         ),
         Probe(
-            "allocate", "floor", f"a new array the size of the first weights ({4 * weights:,} bytes), filled",
+            "allocate", FIXED, f"a new array the size of the first weights ({4 * weights:,} bytes), filled",
             lambda: np.empty(weights, np.float32).fill(0), bytes=4 * weights,
         ),
     ]  # fmt: skip
@@ -158,4 +158,4 @@ def pieces(device: str, workload: Workload) -> list[Probe]:
     ]  # fmt: skip
 
 
-MAKERS = {"floor": floors, "rate": rates, "product": products, "micro": micro, "piece": pieces}
+MAKERS = {FIXED: fixed_costs, "rate": rates, "product": products, "micro": micro, "piece": pieces}

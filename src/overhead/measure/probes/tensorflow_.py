@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from overhead.loops import tensorflow_ as loops
-from overhead.measure.probes import Probe
+from overhead.measure.probes import FIXED, Probe
 from overhead.measure.probes.numpy_ import LARGE, STREAM_BYTES, epoch_batches, product_operands, uniform
 from overhead.problem import bounds, mlp
 from overhead.problem.workload import Workload
@@ -26,21 +26,21 @@ def on(device: str, array: Any) -> Any:
         return tf.identity(tf.constant(np.ascontiguousarray(array)))
 
 
-def floors(device: str, workload: Workload) -> list[Probe]:
+def fixed_costs(device: str, workload: Workload) -> list[Probe]:
     host = uniform(workload.batch_size, workload.layers[0])
     one, batch = on(device, np.ones(1, np.float32)), on(device, host)
     size = f"one batch ({host.nbytes:,} bytes)"
     empty = tf.function(lambda: None, autograph=False)
     add_one = tf.function(lambda x: x + 1.0, autograph=False)
     return [
-        Probe("smallest-op", "floor", "TensorFlow's eager add of one element", lambda: one + one, wait),
-        Probe("function-empty", "floor", "an empty tf.function", lambda: empty(), wait),
-        Probe("function-smallest", "floor", "a tf.function that adds 1 to one element", lambda: add_one(one), wait),
-        Probe("to-device", "floor", f"{size} to the device, pageable", lambda: on(device, host), wait,
+        Probe("smallest-op", FIXED, "TensorFlow's eager add of one element", lambda: one + one, wait),
+        Probe("function-empty", FIXED, "an empty tf.function", lambda: empty(), wait),
+        Probe("function-smallest", FIXED, "a tf.function that adds 1 to one element", lambda: add_one(one), wait),
+        Probe("to-device", FIXED, f"{size} to the device, pageable", lambda: on(device, host), wait,
               bytes=host.nbytes),
-        Probe("to-host", "floor", f"{size} made on the device and read back", lambda: (batch + 1.0).numpy(),
+        Probe("to-host", FIXED, f"{size} made on the device and read back", lambda: (batch + 1.0).numpy(),
               bytes=host.nbytes),
-        Probe("synchronise", "floor", "sync_devices with nothing to wait for", wait),
+        Probe("synchronise", FIXED, "sync_devices with nothing to wait for", wait),
     ]  # fmt: skip
 
 
@@ -124,4 +124,4 @@ def frames(device: str, workload: Workload) -> list[Probe]:
     ]
 
 
-MAKERS = {"floor": floors, "rate": rates, "micro": micro, "piece": pieces, "frame": frames}
+MAKERS = {FIXED: fixed_costs, "rate": rates, "micro": micro, "piece": pieces, "frame": frames}
