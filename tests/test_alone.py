@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from overhead.machine import alone
 from overhead.machine.alone import Busy, measuring, scratch
 
 HOLDS = """
-import sys, pathlib
-from overhead.machine import alone
-alone.LOCK = pathlib.Path(sys.argv[1])
-with alone.measuring():
+import sys
+from overhead.machine.alone import measuring
+with measuring():
     print("holds", flush=True)
     sys.stdin.read()
 """
@@ -25,15 +23,13 @@ with alone.measuring():
 
 @pytest.fixture
 def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(alone, "LOCK", tmp_path / "lock")
+    monkeypatch.setenv("OVERHEAD_LOCK", str(tmp_path / "lock"))
     return tmp_path / "lock"
 
 
 @pytest.mark.slow
 def test_the_second_is_told_who_measures_and_the_lock_of_the_dead_does_not_hold(lock):
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    holder = subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdout
     assert holder.stdout.readline() == "holds\n"
     with pytest.raises(Busy, match=rf"\(process {holder.pid}, since \d\d:\d\d UTC\)"), measuring():

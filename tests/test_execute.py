@@ -18,7 +18,7 @@ from overhead.book.execute import NotebookFailed, is_complete, pair_fault
 from overhead.chapters import keeping
 from overhead.chapters.base import ParameterError
 from overhead.chapters.batch_sweep.chapter import BatchSweep
-from overhead.machine import alone, host
+from overhead.machine import host
 from overhead.machine.alone import Busy, measuring
 from overhead.records import record as records
 
@@ -169,7 +169,7 @@ def test_a_notebook_that_lost_its_tag_does_not_run_with_the_defaults(tmp_path, r
 
 
 def test_of_two_runs_at_once_the_second_is_told_who_runs(results, tmp_path, monkeypatch):
-    monkeypatch.setattr(alone, "LOCK", tmp_path / "lock")
+    monkeypatch.setenv("OVERHEAD_LOCK", str(tmp_path / "lock"))
     before = contents(results)
     with (
         measuring(),

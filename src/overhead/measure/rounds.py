@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,17 +11,18 @@ from pathlib import Path
 import numpy as np
 
 from overhead.machine import gpus, host
-from overhead.machine.alone import measuring
+from overhead.machine.alone import measuring, scratch
 from overhead.machine.disturbance import Disturbance, GpuWatch
 from overhead.measure.case import Case, Cases
 from overhead.measure.contestant import Contestant
+from overhead.measure.finished import Finished
 from overhead.measure.lineup import lineup, replaced, start
 from overhead.measure.preparation import Turn, prepared
 from overhead.measure.process import Process, WorkerFailed
 from overhead.measure.session import Session
 from overhead.measure.worker import save_split
 from overhead.problem import data, mlp
-from overhead.problem.workload import Workload
+from overhead.problem.workload import MNIST_LAYERS, Workload
 from overhead.records import stats
 from overhead.records.record import Record
 
@@ -49,9 +49,10 @@ def time_cases(
     contestants = [c.resolved() for c in contestants]
     cases = {(c, w): Case(c, w) for c in contestants for w in workloads if session.wanted(c, w)}
     others, busy = _others_on_gpu(contestants), _busy_gpu(contestants)
-    with measuring(session.force) as shared, tempfile.TemporaryDirectory(prefix="overhead-") as folder:
-        for process in range(session.preset.processes):
-            _one_set(cases, session, take_turn or time_epochs, process, Path(folder))
+    finished = Finished(session.journal, cases)
+    with measuring(session.force) as shared, scratch(_bytes_of(workloads)) as folder:
+        for process_set in range(session.preset.processes):
+            _one_set(cases, finished, session, take_turn or time_epochs, process_set, folder)
         if shared:
             for case in cases.values():
                 case.disturbed.add("another measurement ran at the same time (--force)")
@@ -83,17 +84,36 @@ def _gpu_watch(measured: bool) -> GpuWatch | None:
     return GpuWatch(cards[0]["index"]) if cards else None
 
 
+def _bytes_of(workloads: Sequence[Workload]) -> int:
+    """What the images of the largest workload take on disk, as bytes or as floats."""
+    return max(w.images * w.layers[0] * (1 if w.layers[0] == MNIST_LAYERS[0] else 4) for w in workloads)
+
+
 def _one_set(
-    cases: Cases, session: Session, take_turn: Callable[[Turn, int], None], process: int, folder: Path
+    cases: Cases,
+    finished: Finished,
+    session: Session,
+    take_turn: Callable[[Turn, int], None],
+    process_set: int,
+    folder: Path,
 ) -> None:
     """One set of fresh processes, in as many waves as memory needs, through all workloads."""
-    waiting = lineup([who for (who, _), case in cases.items() if case.status == "ok"], session.preset, process)
+    able = [who for (who, _), case in cases.items() if case.status == "ok" and finished.waits(process_set, who)]
+    waiting = lineup(able, session.preset, process_set)
     workloads = list(dict.fromkeys(workload for _, workload in cases))
     while waiting:
         workers, waiting = start(waiting, cases, workloads, session)
         try:
             for workload in workloads:
-                go_round(workers, workload, cases, session, take_turn, folder)
+                alive = {worker.contestant for worker, _ in workers}
+                todo = {
+                    (who, w): case
+                    for (who, w), case in cases.items()
+                    if w == workload and who in alive and finished.pending(process_set, who, w)
+                }
+                go_round(workers, workload, todo, session, take_turn, folder)
+                later = {who for who, _ in waiting}  # further processes of a floor, in another wave
+                finished.keep(process_set, [case for case in todo.values() if case.contestant not in later])
         except BaseException:  # Ctrl-C: nobody waits for a command that may last minutes
             for worker, _ in workers:
                 worker.kill()
