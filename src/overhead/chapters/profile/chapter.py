@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import string
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -80,7 +82,7 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
             lines.append(
                 f"- On the {record.device.upper()}, *{extra['tool']}* recorded an epoch of {steps:,} steps of "
                 f" [{record.loop}](loop-{record.loop}): {wall}, {counted or 'nothing that it counts'}. "
-                + " ".join(f"Note: {note}." for note in extra["notes"])
+                + " ".join(f"Note: {_letters(note)}." for note in (*extra["notes"], *summary.warnings))
             )
         return pages.Markdown("\n".join(lines))
 
@@ -174,6 +176,11 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
 def summary_of(record: Record) -> ProfileSummary:
     """The profile that a record holds."""
     return ProfileSummary.model_validate((record.model_extra or {})["profile"])
+
+
+def _letters(text: str) -> str:
+    """`text` as Markdown that shows it letter by letter: a warning may hold a name from the profile."""
+    return re.sub(f"([{re.escape(string.punctuation)}])", r"\\\1", " ".join(text.split()))
 
 
 def alt_of(rows: pd.DataFrame, title: str) -> str:
