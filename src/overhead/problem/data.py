@@ -166,7 +166,7 @@ def _known(stored: Dataset, name: str | None) -> Dataset:
     MNIST's, and where another set is called MNIST.
     """
     images, labels = (
-        CONTENTS.get(hashlib.sha256(np.ascontiguousarray(array, np.uint8)).hexdigest()) if whole else None
+        CONTENTS.get(hashlib.sha256(array.astype(np.uint8).tobytes()).hexdigest()) if whole else None
         for array, whole in ((stored.images, stored.images.dtype == np.uint8), (stored.labels, True))
     )
     called = (name or "").lower()

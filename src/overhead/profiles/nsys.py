@@ -263,7 +263,7 @@ def _ranges(export: Export) -> Ranges:
     kinds = f'AND "eventType" IN {NVTX_RANGES}' if "eventType" in has else ""
     text = '"text"' if "text" in has else "NULL"
     number = '"textId"' if "textId" in has else "NULL"
-    codes: dict[tuple[object, object], int] = {}
+    codes: dict[tuple[str | None, object], int] = {}
     size = 0
 
     def code(value: object, of: object) -> int:

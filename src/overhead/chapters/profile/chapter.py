@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import string
 from collections.abc import Sequence
@@ -14,7 +15,9 @@ from pydantic import Field
 
 from overhead.chapters import pages
 from overhead.chapters.base import Chapter
+from overhead.machine import host
 from overhead.machine.alone import measuring
+from overhead.measure.contestant import Contestant, environment
 from overhead.measure.session import Session
 from overhead.problem.workload import TRAINING_IMAGES, Size, Workload
 from overhead.profiles import ProfileError, ProfileSummary, example, frames, read_events, read_profile
@@ -58,6 +61,8 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
         return Record(
             status="ok",
             device_name=made.device_name,
+            threads=made.threads,
+            env=host.telling_environment({**os.environ, **environment(Contestant(self.loop, device).resolved())}),
             workload={**workload.model_dump(mode="json"), "steps": workload.steps, "images_seen": workload.images_seen},
             **fields,
         )
