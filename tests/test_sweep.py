@@ -373,11 +373,11 @@ class StandInWorker:
     """A process whose loop fails at five models, or that is gone by then."""
 
     def __init__(self, contestant: Contestant, gone: bool) -> None:
-        self.contestant, self.gone, self.faulted, self.asked = contestant, gone, False, []
+        self.contestant, self.gone, self.broken, self.asked = contestant, gone, False, []
 
     def ask(self, do: str, count: int) -> None:
         if self.gone and count >= 5:
-            self.faulted = True
+            self.broken = True
             raise WorkerFailed("failed", "the worker was ended by SIGKILL")
         self.asked.append(count)
 
@@ -395,11 +395,11 @@ def test_a_worker_that_failed_at_five_models_is_not_timed_with_one_as_sixteen(mo
 
     def go_round(workers, workload, cases, *_):
         case = cases[contestant, workload]
-        if case.status == "ok":  # as in `rounds.go_round`, which replaces a faulted worker only then
-            assert not worker.faulted
+        if case.status == "ok":  # as in `rounds.go_round`, which replaces a broken worker only then
+            assert not worker.broken
             timed.append(worker.asked[-1])
             if worker.asked[-1] == 5:
-                worker.faulted = True
+                worker.broken = True
                 case.fail("failed", "out of memory")
 
     monkeypatch.setattr(scaling, "start", lambda *_: ([(worker, 0)], []))

@@ -11,8 +11,8 @@ from overhead.machine.alone import measuring
 from overhead.measure.case import Case
 from overhead.measure.contestant import Contestant
 from overhead.measure.lineup import lineup, start
-from overhead.measure.rounds import Cases, go_round, time_epochs
 from overhead.measure.process import Process, WorkerFailed
+from overhead.measure.rounds import Cases, go_round, time_epochs
 from overhead.measure.session import Session
 from overhead.problem.workload import Workload
 from overhead.records.record import Record
@@ -72,7 +72,7 @@ def _set_models(worker: Process, count: int, case: Case) -> None:
     A fresh process in its place would train a single model and be timed as `count` of them.
     """
     try:
-        if worker.faulted:
+        if worker.broken:
             raise WorkerFailed("failed", f"its process failed with fewer than {count} models")
         worker.ask("models", count=count)
         worker.pause()
