@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import re
 import struct
+import sys
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from overhead.problem import data
+from overhead.problem import idx as idx_files
 from overhead.problem.data import DataError, Dataset, load_idx, load_mnist, load_npz, split
 from overhead.problem.workload import Workload
 
@@ -87,14 +91,14 @@ def test_mnist_is_shared_and_cannot_be_changed_by_a_loop():
 
 
 def test_a_flipped_byte_of_the_package_s_files_is_noticed(monkeypatch):
-    unzip = data._unzip
+    unzip = idx_files.unzip
 
     def flipped(name: str, raw: bytes, *, gzipped: bool) -> bytes:
         content = bytearray(unzip(name, raw, gzipped=gzipped))
         content[1000] ^= 1
         return bytes(content)
 
-    monkeypatch.setattr(data, "_unzip", flipped)
+    monkeypatch.setattr(idx_files, "unzip", flipped)
 
     text = problem(data._mnist.__wrapped__, "train")
     assert re.fullmatch(
@@ -233,6 +237,105 @@ def test_a_flipped_byte_is_noticed_where_the_checksum_is_known(files):
 
         text = problem(load_idx, damaged["images"], damaged["labels"], sha256=known)
         assert re.fullmatch(rf"{name}: SHA-256 must be \w{{12}}…, got \w{{12}}…", text)
+
+
+# Field case E: a checksum that is known says what it is
+
+
+def packaged(part: str, what: str) -> Path:
+    return Path(str(resources.files("overhead.problem"))) / "mnist" / f"{part}-{what}-ubyte.gz"
+
+
+@pytest.mark.parametrize("part", ["train", "t10k"])
+def test_mnist_is_called_so_and_refused_under_another_name(part):
+    images, labels = packaged(part, "images-idx3"), packaged(part, "labels-idx1")
+
+    assert load_idx(images, labels).name == data._mnist(part).name
+    assert load_idx(images, labels, name="MNIST").name == data._mnist(part).name
+    assert re.fullmatch(
+        r"fashion@\w{6}: by their checksums these are MNIST's (training|test) images, got the name 'fashion'",
+        problem(load_idx, images, labels, name="fashion"),
+    )
+
+
+def test_an_npz_of_mnist_is_called_so_and_refused_under_another_name(tmp_path):
+    mnist = data._mnist("t10k")
+    path = tmp_path / "fashion.npz"
+    np.savez(path, x_train=mnist.images.reshape(-1, 28, 28), y_train=mnist.labels)
+
+    assert load_npz(path).name == mnist.name
+    assert "these are MNIST's test images" in problem(load_npz, path, name="fashion")
+
+
+def test_another_set_under_the_name_of_mnist_is_refused(files):
+    assert "MNIST's checksums are known, and these" in problem(load_idx, files.images, files.labels, name="mnist")
+    assert "MNIST's checksums are known, and these" in problem(load_npz, npz(files), name="mnist")
+
+
+def test_images_and_labels_of_two_sets_are_refused(files):
+    images, labels = packaged("t10k", "images-idx3"), packaged("t10k", "labels-idx1")
+    fashion = np.arange(10_000) % 10
+    others = np.random.default_rng(1).integers(1, 256, (10_000, 2, 2))
+
+    text = problem(load_idx, images, files.write("x", idx(fashion)))
+    assert text.endswith("by their checksum the images are MNIST's test images, the labels are not")
+    text = problem(load_idx, files.write("x", idx(others)), labels)
+    assert text.endswith("by their checksum the labels are MNIST's test labels, the images are not")
+
+
+def test_the_known_contents_are_those_of_the_package():
+    for part in ("train", "t10k"):
+        stored = data._mnist(part)
+        for array in (stored.images, stored.labels.astype(np.uint8)):
+            assert data.CONTENTS[hashlib.sha256(array.tobytes()).hexdigest()][0] == part
+
+
+# What is no file, or would fill the memory
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
+@pytest.mark.parametrize("load", ["idx", "npz"])
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [("pipe", "it must be a file, got a pipe"), ("device", "it must be a file, got a device"),
+     ("loop", "Too many levels of symbolic links"), ("folder", "it must be a file, got a folder")],
+)  # fmt: skip
+def test_what_is_no_file_is_refused_at_once(files, load, kind, says):
+    path = files.folder / "given"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero" if kind == "device" else path)
+
+    text = problem(load_npz, path) if load == "npz" else problem(load_idx, path, files.labels)
+    assert text == f"given: cannot be read: {says}"
+
+
+def test_a_gzip_is_unpacked_no_further_than_its_header_says(files, monkeypatch):
+    monkeypatch.setattr(idx_files, "CHUNK", 64)
+    head = struct.pack(">IIII", 2051, 40, 4, 4)
+    bomb = files.write("bomb.gz", gzip.compress(head + bytes(10_000_000)))
+    assert problem(load_idx, bomb, files.labels).startswith("bomb.gz: must be 656 bytes for shape (40, 4, 4), got 7")
+
+    claims = files.write("claims.gz", gzip.compress(struct.pack(">IIII", 2051, 60_000, 2**31, 2**31)))
+    assert re.fullmatch(
+        r"claims\.gz: must be at most 536870912 bytes unpacked, its header says \d+",
+        problem(load_idx, claims, files.labels),
+    )
+
+
+def test_what_unpacks_to_too_much_is_refused(files, monkeypatch):
+    monkeypatch.setattr(idx_files, "LARGEST_BYTES", 5000)
+    monkeypatch.setattr(idx_files, "CHUNK", 64)
+    no_header = files.write("zeros.gz", gzip.compress(bytes(100_000)))
+    assert problem(load_idx, no_header, files.labels) == "zeros.gz: must be at most 5000 bytes unpacked, got more"
+    assert problem(load_idx, files.write("large", bytes(5001)), files.labels) == (
+        "large: must be at most 5000 bytes, got 5001"
+    )
+    text = problem(load_npz, npz(files, other=np.zeros(5000)))
+    assert re.fullmatch(r"own\.npz: must be at most 5000 bytes unpacked, got \d+", text)
 
 
 HTML = b"\n<!DOCTYPE html><html><body>407 Proxy Authentication Required</body></html>"

@@ -62,3 +62,14 @@ def test_a_host_that_cannot_be_profiled_says_why():
     )
     assert "on the CPU only JAX loops" in STUDY.sentence([failed]).text
     assert "no profile" in STUDY.timeline([failed]).text
+
+
+def test_what_a_profile_lacks_is_said_on_the_page(own):
+    """Field case G: an export without a table of kernels."""
+    lacks = "this export has no table of kernels"
+    summary = {**profile.summary_of(own[0]).model_dump(mode="json"), "warnings": [f"{lacks} <b>_V2</b>"]}
+    record = own[0].model_copy(update={"profile": summary})
+
+    page = STUDY.sentence([record]).text
+    assert lacks in page
+    assert "<b>" not in page

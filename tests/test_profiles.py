@@ -304,6 +304,87 @@ def test_an_export_of_another_version_may_lack_tables_and_columns(tmp_path):
     assert "1 rows of CUPTI_ACTIVITY_KIND_RUNTIME end before they start" in summary.warnings[0]
 
 
+@pytest.mark.parametrize("name", ["__cudaLaunchKernel_v13000", "_ZN7somebodyE", "hipLaunchKernel"])
+def test_a_call_that_started_kernels_is_a_launch_whatever_its_name(export, name):
+    """Field case N6: CUDA 13 calls it __cudaLaunchKernel_v13000."""
+    for i in range(4):
+        export.call(name, 1000 * i, 1000 * i + 500, correlation=i + 1)
+        export.kernel(1000 * i + 3500, 1000 * i + 4000, correlation=i + 1)
+    export.call(name, 9000, 9500, correlation=99)  # and one whose kernel the profile was cut before
+    export.call("cudaStreamSynchronize", 10_000, 20_000, correlation=1)  # an id of another process, say
+    summary = export.read()
+
+    known = name.startswith("__cuda")
+    assert summary.launches.model_dump() == {"kernel": 4 + known, "graph": 0, "total": 4 + known}
+    assert (summary.kernels.count, summary.kernels.matched, summary.kernels.unmatched) == (4, 4, 0)
+    assert (summary.queue.count, summary.queue.median_ns) == (4, 3000)
+    assert {row.name for row in summary.api} == {"cudaLaunchKernel" if known else name, "cudaStreamSynchronize"}
+
+
+def test_a_driver_call_inside_a_launch_of_cuda_13_is_one_launch(export):
+    export.call("__cudaLaunchKernel_v13000", 0, 100, correlation=1)
+    export.call("cuLaunchKernel", 10, 90, correlation=2)
+    export.kernel(200, 300, correlation=2)
+    summary = export.read()
+
+    assert summary.launches.total == 1
+    assert (summary.kernels.matched, summary.queue.median_ns) == (1, 100)
+
+
+def without(export, *tables):
+    for table in tables:
+        export.sql.execute(f"DROP TABLE {TABLE}{table}")
+
+
+def test_an_export_without_a_table_of_kernels_has_null_and_a_sentence(export):
+    """Field case G: none is not zero."""
+    export.call("cudaLaunchKernel", 0, 5, correlation=1)
+    without(export, "KERNEL", "MEMCPY")
+    summary = export.read()
+
+    assert summary.launches.total == 1
+    assert (summary.kernels, summary.memsets, summary.queue) == (None, None, None)
+    (says,) = [warning for warning in summary.warnings if "no table of kernels" in warning]
+    assert summary.to_json()["kernels"] is None
+    assert says in show(summary)
+    assert "kernels: 0" not in show(summary)
+    assert says in run(export.path, "--json").stderr
+
+
+def test_an_export_without_a_table_of_calls_has_null_and_a_sentence(export):
+    export.kernel(0, 5, correlation=1)
+    without(export, "RUNTIME")
+    summary = export.read()
+
+    assert (summary.launches, summary.queue) == (None, None)
+    assert (summary.kernels.count, summary.kernels.matched, summary.kernels.unmatched) == (1, None, None)
+    assert any("no table of CUDA calls" in warning for warning in summary.warnings)
+    assert not any("launched by calls outside" in warning for warning in summary.warnings)
+
+
+@pytest.mark.parametrize("version", ["_V2", "_V3"])
+def test_tables_of_another_version_are_named_as_not_read(export, version):
+    """Field case N4: a new version of a table is not an empty one."""
+    export.call("cudaLaunchKernel", 0, 5, correlation=1)
+    export.kernel(10, 20, correlation=1)
+    for table in (f"{TABLE}KERNEL", f"{TABLE}MEMCPY", "NVTX_EVENTS"):
+        export.sql.execute(f"ALTER TABLE {table} RENAME TO {table}{version}")
+    summary = export.read()
+
+    assert summary.kernels is None
+    assert f"{TABLE}KERNEL{version}, {TABLE}MEMCPY{version}, NVTX_EVENTS{version}" in summary.warnings[0]
+    assert "not read, of a version that is not known here" in show(summary)
+
+
+def test_an_export_with_nothing_but_tables_of_another_version_is_refused_by_their_names(tmp_path):
+    path = tmp_path / "new.sqlite"
+    sql = sqlite3.connect(path)
+    sql.executescript("".join(f"CREATE TABLE {TABLE}{name}_V3 (start, end);" for name in ("KERNEL", "RUNTIME")))
+    sql.close()
+    with pytest.raises(ProfileError, match=f"new.sqlite: its tables are of a version .*: {TABLE}KERNEL_V3, "):
+        read_profile(path)
+
+
 def test_the_environment_in_an_export_is_never_touched(export, monkeypatch):
     secret = "AKIA-SECRET-0123"
     for table in ("META_DATA_CAPTURE", "PROCESSES", "TARGET_INFO_SYSTEM_ENV", "TARGET_INFO_GPU"):

@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
+from overhead.machine import gpus, host
+from overhead.measure.contestant import Contestant, environment
 from overhead.profiles import ProfileError, example, frames, read_events, read_profile
 from overhead.profiles.capture import capture, choose
 from overhead.profiles.command import profile
@@ -88,10 +91,43 @@ def test_an_nsys_that_works_is_read_and_kept(stub, tmp_path):
     assert any("do not publish" in note for note in made.notes)
 
 
-def test_an_nsys_that_hangs_is_stopped(stub):
-    stub("import time; time.sleep(60)")
-    with pytest.raises(ProfileError, match="took longer than 1 s"):
-        capture("keras-fit", "gpu", timeout_s=1)
+def test_an_nsys_that_hangs_is_stopped_with_what_it_started(stub, tmp_path):
+    stub(
+        "import subprocess, sys, time\n"
+        f"child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"open({str(tmp_path / 'child')!r}, 'w').write(str(child.pid)); time.sleep(60)"
+    )
+    with pytest.raises(ProfileError, match="took longer than 2 s"):
+        capture("keras-fit", "gpu", timeout_s=2)
+
+    child = psutil.Process(int((tmp_path / "child").read_text())) if (tmp_path / "child").exists() else None
+    assert child is None or child.status() == psutil.STATUS_ZOMBIE or not child.is_running()
+
+
+TELLS = """
+import json, os, sys
+out = next(a.split("=", 1)[1] for a in sys.argv if a.startswith("--output="))
+with open(TOLD, "w") as file:
+    json.dump([sys.argv, dict(os.environ)], file)
+sys.exit("enough")
+"""
+
+
+@pytest.mark.parametrize("loop", ["jax-step", "keras-fit", "keras-jax-fit", "cupy"])
+def test_a_profiled_run_has_the_environment_of_a_timed_one(stub, tmp_path, monkeypatch, loop):
+    """Field of issue 13: JAX was profiled in TF32 with default threads while timed runs use `highest`."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
+    stub(f"TOLD = {str(tmp_path / 'told')!r}\n{TELLS}")
+    with pytest.raises(ProfileError, match="enough"):
+        capture(loop, "gpu")
+    arguments, told = json.loads((tmp_path / "told").read_text())
+
+    assert {**told, **environment(Contestant(loop, "gpu").resolved())} == told
+    assert told["JAX_DEFAULT_MATMUL_PRECISION"] == "highest"
+    assert told["CUDA_VISIBLE_DEVICES"] == "2"
+    assert told["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+    assert told["OMP_NUM_THREADS"] == str(host.cores_allowed())
+    assert "--cuda-graph-trace=node" in arguments
 
 
 def test_without_nsys_jax_loops_use_jax_and_others_say_what_to_do(monkeypatch, tmp_path):
@@ -129,8 +165,9 @@ class StandIn(ModuleType):
         self.open -= 1
 
     def nvmlDeviceGetHandleByIndex(self, index):
-        if index:
+        if index > 2:
             raise self.NVMLError("Invalid Argument")
+        self.index = index
         return "handle"
 
     def nvmlDeviceGetUtilizationRates(self, handle):
@@ -169,6 +206,27 @@ def test_the_sampler_reads_the_driver_while_a_loop_runs(monkeypatch):
     shares = {name: share for name, share, _ in three_shares(sampler.samples, 0.3, 2e12, 1e14)}
     assert list(shares.values()) == [0.97, 0.3, 0.02]
     assert three_shares([], None, None, None)[2][1] is None
+
+
+@pytest.mark.parametrize(("visible", "index"), [(None, 0), ("2,0", 2), ("1", 1), ("GPU-b", 1)])
+def test_the_sampler_watches_the_gpu_that_a_worker_is_given(monkeypatch, visible, index):
+    """Not the first of the machine, whatever CUDA_VISIBLE_DEVICES says."""
+    driver = StandIn()
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
+    monkeypatch.setattr(gpus, "_run", lambda *_: "GPU 0: X (UUID: GPU-a1)\nGPU 1: X (UUID: GPU-b2)\n")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with NvmlSampler():
+        pass
+    assert driver.index == index
+
+
+def test_the_sampler_watches_no_gpu_that_is_hidden(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", StandIn())
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    with pytest.raises(ProfileError, match="CUDA_VISIBLE_DEVICES allows no GPU"), NvmlSampler():
+        pass
 
 
 def test_the_sampler_says_what_is_missing(monkeypatch):

@@ -200,6 +200,59 @@ def test_both_apis_add_up_and_a_long_wait_is_waiting(tmp_path):
     assert "overhead of sync" not in show(found)
 
 
+EXECUTED = (
+    "PID,TID,DevId,Count,QCount,TAvg (ns),TMed (ns),AAvg (ns),AMed (ns),QAvg (ns),QMed (ns),KAvg (ns),KMed (ns),"
+    "API Name,Kernel Name\n"
+)
+
+
+def test_a_launch_of_cuda_13_is_a_launch(tmp_path):
+    """Field case N6."""
+    found = read(tmp_path, HEADER + "40.0,200,10,20.0,20.0,10,30,5.0,__cudaLaunchKernel_v13000\n")
+
+    assert found.launches.model_dump() == {"kernel": 10, "graph": 0, "total": 10}
+    assert found.api[0].name == "cudaLaunchKernel"
+
+
+def test_a_call_that_started_kernels_is_a_launch_whatever_its_name(tmp_path):
+    rows = "40.0,200,10,20.0,20.0,10,30,5.0,someLaunch\n60.0,300,7,42.0,42.0,10,90,5.0,poll\n"
+    executed = "7,8,0,10,10,1,1,20,20,3000,3000,5,5,someLaunch,gemm\n"
+    found = read(tmp_path, HEADER + "1.0,5,1,5.0,5.0,5,5,0.0,cudaMalloc\n" + rows + "\n" + EXECUTED + executed)
+
+    assert found.launches.total == 10
+    assert {row.name for row in found.api} == {"cudaMalloc", "someLaunch"}
+
+
+COLUMN_FORMS = {
+    "2024": """
+ ** CUDA API Summary (cuda_api_sum):
+
+ Time (%)  Total Time (ns)  Num Calls  Avg (ns)  Med (ns)  Min (ns)  Max (ns)  StdDev (ns)          Name
+ --------  ---------------  ---------  --------  --------  --------  --------  -----------  ----------------------
+     60.0              300          3     100.0     100.0        90       110          8.2  cuGraphLaunch
+""",
+    "2021": """
+CUDA API Statistics:
+
+ Time(%)  Total Time (ns)  Num Calls   Average    Minimum   Maximum            Name
+ -------  ---------------  ---------  ---------- --------- --------- -----------------------
+    60.0              300          3      100.0        90       110  cuGraphLaunch
+""",
+    "sizes": """
+ Total (MB)  Count  Avg (MB)  Med (MB)  Min (MB)  Max (MB)  StdDev (MB)           Operation
+ ----------  -----  --------  --------  --------  --------  -----------  ------------------------------
+     10.000      4     2.500     2.500     2.500     2.500        0.000  [CUDA memcpy Host-to-Device]
+""",
+}
+
+
+@pytest.mark.parametrize("form", COLUMN_FORMS)
+def test_the_default_text_of_nsys_stats_gets_the_option_that_makes_it_readable(tmp_path, form):
+    """Field case N31."""
+    with pytest.raises(ProfileError, match=r"column form of nsys stats, .*; use `nsys stats --format csv`"):
+        read(tmp_path, COLUMN_FORMS[form])
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -164,6 +164,17 @@ def test_a_gpu_trace_has_launches_kernels_and_copies(tmp_path):
     assert (busy.device, busy.union_ns, busy.span_ns) == (0, 15_000, 26_000)
 
 
+@pytest.mark.parametrize("name", ["__cudaLaunchKernel_v13000", "someLaunch"])
+def test_a_call_of_a_trace_that_started_kernels_is_a_launch_whatever_its_name(tmp_path, name):
+    """Field case N6."""
+    call = {"pid": 2, "tid": 1, "name": name, "ts": 10, "dur": 4, "args": {"correlation_id": "1"}}
+    kernel = {"pid": 1, "tid": 7, "name": "fusion", "ts": 17, "dur": 3, "args": {"correlation_id": "1"}}
+    found = read_profile(gpu_trace(tmp_path, [call, kernel]))
+
+    assert found.launches.total == 1
+    assert (found.kernels.matched, found.queue.median_ns) == (1, 3000)
+
+
 @pytest.mark.parametrize("time", ["NaN", "1e300", '"soon"', "true", "null", "-5"])
 def test_an_impossible_time_is_refused(tmp_path, time):
     path = tmp_path / "bad.trace.json"

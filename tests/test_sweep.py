@@ -24,9 +24,12 @@ from overhead import sweep
 from overhead.cli import cli
 from overhead.loops import make
 from overhead.machine import host
+from overhead.measure.contestant import Contestant
+from overhead.measure.process import WorkerFailed
+from overhead.measure.session import PRESETS, Session
 from overhead.problem import data, mlp
 from overhead.problem.workload import Workload
-from overhead.sweep import journal, memory
+from overhead.sweep import command, journal, memory, scaling
 from overhead.sweep.journal import Journal, JournalBusy
 from overhead.sweep.memory import DoesNotFit, allot, chunk_size, model_bytes, process_bytes
 from overhead.sweep.plan import Sweep, fold_in, rates_of
@@ -363,7 +366,68 @@ def test_a_script_without_a_main_guard_neither_forks_nor_starts_itself(engine: s
     assert "fork" not in done.stderr
 
 
+# Against the number of models
+
+
+class StandInWorker:
+    """A process whose loop fails at five models, or that is gone by then."""
+
+    def __init__(self, contestant: Contestant, gone: bool) -> None:
+        self.contestant, self.gone, self.broken, self.asked = contestant, gone, False, []
+
+    def ask(self, do: str, count: int) -> None:
+        if self.gone and count >= 5:
+            self.broken = True
+            raise WorkerFailed("failed", "the worker was ended by SIGKILL")
+        self.asked.append(count)
+
+    def pause(self) -> None: ...
+
+    close = kill = pause
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_worker_that_failed_at_five_models_is_not_timed_with_one_as_sixteen(monkeypatch, gone: bool) -> None:
+    """Issue 13: the process in its place trained one model, and the record said 16 and ok."""
+    contestant = Contestant("stacked").resolved()
+    worker = StandInWorker(contestant, gone)
+    timed = []
+
+    def go_round(workers, workload, cases, *_):
+        case = cases[contestant, workload]
+        if case.status == "ok":  # as in `rounds.go_round`, which replaces a broken worker only then
+            assert not worker.broken
+            timed.append(worker.asked[-1])
+            if worker.asked[-1] == 5:
+                worker.broken = True
+                case.fail("failed", "out of memory")
+
+    monkeypatch.setattr(scaling, "start", lambda *_: ([(worker, 0)], []))
+    monkeypatch.setattr(scaling, "go_round", go_round)
+    session = Session(PRESETS["quick"]._replace(processes=1), {"host": "h", "notebook": "n"}, force=True)
+    found = scaling.time_models([contestant], Workload(images=320), [1, 5, 16], session)
+
+    assert [(r.model_extra["models"], r.status) for r in found] == [(1, "ok"), (5, "failed"), (16, "failed")]
+    assert "fewer than 16 models" in found[2].reason
+    assert timed == ([1] if gone else [1, 5])
+
+
 # The command
+
+
+def test_no_images_are_refused_and_not_taken_for_all() -> None:
+    """Field case P5: --images 0 trained on 48,000."""
+    done = CliRunner().invoke(cli, ["sweep", "--images", "0"])
+    assert done.exit_code == 2
+    assert "images" in done.output
+    assert "got 0" in done.output
+
+
+@pytest.mark.parametrize(("statuses", "code"), [(["failed", "failed"], 1), (["failed", "ok"], 0), (["diverged"], 0)])
+def test_a_sweep_that_trained_nothing_exits_with_1(monkeypatch, statuses: list[str], code: int) -> None:
+    """Field case P2."""
+    monkeypatch.setattr(command, "run", lambda **_: {"rows": [{"status": status} for status in statuses]})
+    assert CliRunner().invoke(cli, ["sweep", "--json"]).exit_code == code
 
 
 def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:

@@ -175,9 +175,12 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
             try:
                 kept = json.loads(path.read_text())
                 why = hosts.other_host(kept, hosts.facts()) if isinstance(kept, dict) else "it holds no facts"
-            except ValueError:
+            except (ValueError, RecursionError):
                 why = "its host.json is no JSON"
+            except (TypeError, AttributeError):
+                why = "its host.json holds values of another kind"
             if why:
+                why = why[:200]  # it may repeat a value of the file
                 raise ParameterError(f"host {self.host!r} was measured on another machine ({why}); choose another name")
 
 

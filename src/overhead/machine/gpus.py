@@ -68,6 +68,12 @@ def first_visible(env: Mapping[str, str]) -> str:
     return env.get(VISIBLE, "0").split(",")[0].strip() or "-1"
 
 
+def first_index() -> int | None:
+    """nvidia-smi's index of the GPU that a worker is given; None where CUDA_VISIBLE_DEVICES hides all."""
+    chosen = _visible(os.environ)
+    return 0 if chosen is None else next(iter(chosen), None)
+
+
 def _visible(env: Mapping[str, str]) -> list[int] | None:
     """nvidia-smi's indices of the GPUs in CUDA_VISIBLE_DEVICES, in its order; None where all are visible.
 
@@ -162,10 +168,11 @@ class NoDriver(RuntimeError):
 class Library:
     """One GPU through the driver's library (NVML): `with Library(0) as gpu: gpu.state()`, in well under a millisecond.
 
+    `index` is nvidia-smi's (None: the GPU that a worker is given, by CUDA_VISIBLE_DEVICES).
     Raises `NoDriver` on a host without NVIDIA's driver, without that GPU or without the nvidia-ml-py package.
     """
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self, index: int | None = None) -> None:
         self.index = index
 
     def __enter__(self) -> Library:
@@ -174,6 +181,10 @@ class Library:
         except ImportError:
             raise NoDriver("sampling a GPU needs the nvidia-ml-py package") from None
         self._nvml = pynvml
+        if self.index is None:
+            self.index = first_index()
+        if self.index is None:
+            raise NoDriver(f"{VISIBLE} allows no GPU to sample")
         try:
             pynvml.nvmlInit()
             self._handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)

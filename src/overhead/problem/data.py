@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import struct
 import zlib
 from functools import lru_cache
 from importlib import resources
@@ -14,6 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.problem import idx
+from overhead.problem.files import check_regular
+from overhead.problem.idx import IMAGES_MAGIC, LABELS_MAGIC, DataError
 from overhead.problem.workload import MNIST_CLASSES, Workload
 
 Images = NDArray[np.float32]
@@ -29,13 +30,14 @@ MNIST_SHA256 = {
     "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
     "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
 }
-IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049  # IDX: unsigned bytes in three and in one dimension
-GZIP_MAGIC = b"\x1f\x8b"
+# SHA-256 of the same bytes without the header, as they stand in a `.npz`: what they are, whatever their name says.
+CONTENTS = {
+    "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757": ("train", "training images"),
+    "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161": ("t10k", "test images"),
+    "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13": ("train", "training labels"),
+    "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5": ("t10k", "test labels"),
+}
 MAX_BLANK_SHARE = 0.01  # MNIST has none; a file whose tail was zeroed still parses
-
-
-class DataError(ValueError):
-    """A data file that is not what it should be; names the file, what was expected and what was found."""
 
 
 class Dataset(NamedTuple):
@@ -77,7 +79,7 @@ def _mnist(part: str) -> Dataset:
     folder = resources.files("overhead.problem") / "mnist"
     raw = {}
     for stem in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
-        raw[stem] = _unzip(f"{stem}.gz", (folder / f"{stem}.gz").read_bytes(), gzipped=True)
+        raw[stem] = idx.unzip(f"{stem}.gz", (folder / f"{stem}.gz").read_bytes(), gzipped=True)
         found = hashlib.sha256(raw[stem]).hexdigest()
         if found != MNIST_SHA256[stem]:
             raise DataError(
@@ -87,8 +89,8 @@ def _mnist(part: str) -> Dataset:
     images, labels = raw.values()
     dataset = _dataset(
         f"mnist@{MNIST_SHA256[f'{part}-images-idx3-ubyte'][:6]}",
-        _idx(f"{part}-images", images, IMAGES_MAGIC),
-        _idx(f"{part}-labels", labels, LABELS_MAGIC),
+        idx.parse(f"{part}-images", images, IMAGES_MAGIC),
+        idx.parse(f"{part}-labels", labels, LABELS_MAGIC),
     )
     for array in (dataset.images, dataset.labels):
         array.flags.writeable = False
@@ -99,27 +101,28 @@ def load_idx(
     images: str | Path,
     labels: str | Path,
     *,
-    name: str = "idx",
+    name: str | None = None,
     sha256: tuple[str | None, str | None] = (None, None),
 ) -> Dataset:
     """A user's own IDX files, gzipped (`.gz`) or not, 28x28 or any other size of image.
 
     `sha256`: what the unpacked image file and the unpacked label file must have, where known.
     Fashion-MNIST's files have the names of MNIST's, so the name that travels is `name@` and the start of
-    the images' checksum. Raises `DataError` for anything that is not a whole IDX file of labels 0 to 9.
+    the images' checksum, and MNIST's own checksums are known: it is called so, under another name it is refused, and
+    so is another set under its name. Raises `DataError` for anything that is not a whole IDX file of labels 0 to 9.
     """
-    raw_images, raw_labels = _read(Path(images)), _read(Path(labels))
+    raw_images, raw_labels = idx.read(Path(images)), idx.read(Path(labels))
     found = hashlib.sha256(raw_images).hexdigest()
     for path, raw, wanted in ((images, raw_images, sha256[0]), (labels, raw_labels, sha256[1])):
         got = found if raw is raw_images else hashlib.sha256(raw).hexdigest()
         if wanted is not None and got != wanted.lower():
             raise DataError(f"{Path(path).name}: SHA-256 must be {wanted[:12]}…, got {got[:12]}…")
     stored = _dataset(
-        f"{name}@{found[:6]}",
-        _idx(Path(images).name, raw_images, IMAGES_MAGIC),
-        _idx(Path(labels).name, raw_labels, LABELS_MAGIC),
+        f"{name or 'idx'}@{found[:6]}",
+        idx.parse(Path(images).name, raw_images, IMAGES_MAGIC),
+        idx.parse(Path(labels).name, raw_labels, LABELS_MAGIC),
     )
-    return stored._replace(images=scaled(stored.images))
+    return _known(stored, name)
 
 
 def load_npz(path: str | Path, *, name: str | None = None) -> Dataset:
@@ -129,22 +132,55 @@ def load_npz(path: str | Path, *, name: str | None = None) -> Dataset:
     """
     path = Path(path)
     try:
+        check_regular(path)
         # Opened here, since np.load leaves a damaged archive's file open.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             missing = {"x_train", "y_train"} - set(archive.files)
             if missing:
                 raise DataError(f"{path.name}: must hold x_train and y_train, lacks {', '.join(sorted(missing))}")
+            size = sum(member.file_size for member in archive.zip.infolist())
+            if size > idx.LARGEST_BYTES:
+                raise DataError(f"{path.name}: must be at most {idx.LARGEST_BYTES} bytes unpacked, got {size}")
             images, labels = archive["x_train"], archive["y_train"]
     except OSError as error:
         raise DataError(f"{path.name}: cannot be read: {error.strerror or error}") from None
+    except DataError:
+        raise
     except (ValueError, zlib.error, KeyError, EOFError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path.name}: must be a NumPy .npz archive without pickles, got {error}") from None
+        raise DataError(f"{path.name}: must be a NumPy .npz archive without pickles, got {_said(error)}") from None
     except Exception as error:  # zipfile.BadZipFile has no better common base
-        raise DataError(f"{path.name}: must be a whole .npz archive, got {error}") from None
+        raise DataError(f"{path.name}: must be a whole .npz archive, got {_said(error)}") from None
     checksum = hashlib.sha256(images.tobytes()).hexdigest()[:6]
-    stored = _dataset(f"{name or path.stem}@{checksum}", images, labels)
+    return _known(_dataset(f"{name or path.stem}@{checksum}", images, labels), name)
+
+
+def _said(error: Exception) -> str:
+    """What NumPy says of a damaged archive, on one line: it repeats the file's own bytes."""
+    return "".join(c if c.isprintable() else "·" for c in str(error)[:200]) or type(error).__name__
+
+
+def _known(stored: Dataset, name: str | None) -> Dataset:
+    """`stored` in floats, under MNIST's name if it is that by its checksums.
+
+    Raises `DataError` where that is not the name that was given, where only its images or only its labels are
+    MNIST's, and where another set is called MNIST.
+    """
+    images, labels = (
+        CONTENTS.get(hashlib.sha256(array.astype(np.uint8).tobytes()).hexdigest()) if whole else None
+        for array, whole in ((stored.images, stored.images.dtype == np.uint8), (stored.labels, True))
+    )
+    called = (name or "").lower()
+    if images and labels and images[0] == labels[0]:
+        if called not in ("", "mnist"):
+            raise DataError(f"{stored.name}: by their checksums these are MNIST's {images[1]}, got the name {name!r}")
+        part = MNIST_SHA256[f"{images[0]}-images-idx3-ubyte"]
+        stored = stored._replace(name=f"mnist@{part[:6]}")
+    elif images or labels:
+        of, other = ("images", "labels") if images else ("labels", "images")
+        what = (images or labels or ("", ""))[1]
+        raise DataError(f"{stored.name}: by their checksum the {of} are MNIST's {what}, the {other} are not")
+    elif called == "mnist":
+        raise DataError(f"{stored.name}: MNIST's checksums are known, and these images and labels have others")
     return stored._replace(images=scaled(stored.images))
 
 
@@ -208,70 +244,6 @@ def for_workload(workload: Workload) -> Split:
 def compact(workload: Workload) -> Split:
     """`for_workload` with MNIST's images as bytes, a quarter of the size: `in_floats` makes them what is trained on."""
     return _parts(_mnist("train"), workload) if workload.is_mnist else synthetic(workload)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path.name}: cannot be read: {error.strerror}") from None
-    return _unzip(path.name, raw, gzipped=path.suffix == ".gz")
-
-
-def _unzip(name: str, raw: bytes, *, gzipped: bool) -> bytes:
-    if not gzipped:
-        return raw
-    if raw[:4] in (struct.pack(">I", IMAGES_MAGIC), struct.pack(">I", LABELS_MAGIC)):
-        raise DataError(
-            f"{name}: must be gzip (starts with 1f 8b), got magic number {_int(raw)}: the file is already "
-            "unpacked; take .gz off its name"
-        )
-    if raw[:2] != GZIP_MAGIC:
-        found = "HTML (a proxy's or a dead link's page?)" if _is_html(raw) else raw[:4].hex(" ") or "no bytes"
-        raise DataError(
-            f"{name}: must be gzip (starts with 1f 8b), got {found} in {len(raw)} bytes; fetch the file again"
-        )
-    try:
-        return gzip.decompress(raw)
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(
-            f"{name}: must be a whole gzip file, got {len(raw)} bytes that end early or are damaged "
-            f"({error}); fetch the file again"
-        ) from None
-
-
-def _is_html(raw: bytes) -> bool:
-    return raw[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"  # after a byte order mark or blanks
-
-
-def _idx(name: str, raw: bytes, magic: int) -> NDArray[np.uint8]:
-    """Parse IDX: magic, one 32-bit big-endian size a dimension, then unsigned bytes."""
-    if raw[:2] == GZIP_MAGIC:
-        raise DataError(
-            f"{name}: magic number must be {magic}, got {_int(raw)}: the file is still gzipped; name it .gz"
-        )
-    if _is_html(raw):
-        raise DataError(f"{name}: magic number must be {magic}, got HTML; fetch the file again")
-    dimensions = magic & 0xFF
-    head = 4 + 4 * dimensions
-    if len(raw) < head:
-        raise DataError(
-            f"{name}: must be at least {head} bytes (IDX header, magic number {magic}), got {len(raw)}; "
-            "fetch the file again"
-        )
-    if _int(raw) != magic:
-        swapped = struct.unpack("<I", raw[:4])[0] == magic
-        hint = " (the byte order is reversed)" if swapped else ""
-        raise DataError(f"{name}: magic number must be {magic}, got {_int(raw)}{hint}")
-    shape = struct.unpack(f">{dimensions}I", raw[4:head])
-    expected = head + int(np.prod(shape, dtype=object))
-    if len(raw) != expected:
-        raise DataError(f"{name}: must be {expected} bytes for shape {shape}, got {len(raw)}; fetch the file again")
-    return np.frombuffer(raw, np.uint8, offset=head).reshape(shape)
-
-
-def _int(raw: bytes) -> int:
-    return struct.unpack(">I", raw[:4])[0]
 
 
 def _dataset(name: str, images: NDArray, labels: NDArray) -> Dataset:

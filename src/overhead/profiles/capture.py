@@ -6,19 +6,25 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from overhead.loops import LOOPS
+from overhead.measure.contestant import Contestant, environment
 from overhead.profiles.reading import read_profile
 from overhead.profiles.summary import Frozen, ProfileError, ProfileSummary
 
 TIMEOUT_S = 900.0
-NSYS_OPTIONS = ["--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--force-overwrite=true"]
+NSYS_OPTIONS = [
+    "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--force-overwrite=true",
+    "--cuda-graph-trace=node",  # else a graph is one block and hides its kernels
+]  # fmt: skip
 
 
 class Capture(Frozen):
@@ -28,6 +34,7 @@ class Capture(Frozen):
     loop: str
     device: str
     device_name: str | None
+    threads: int  # of each pool, as in a timed run
     notes: tuple[str, ...]
     summary: ProfileSummary
     saved: str | None = None  # file name in the folder asked for
@@ -43,12 +50,14 @@ def capture(
 ) -> Capture:
     """Profile one epoch of `loop` on `device` after a warm-up, with ranges for epoch, train, validate and step.
 
+    The process has the environment of a timed run: its threads, precision, memory settings and GPU.
     `out`, a folder, keeps the profile; a file of an earlier capture there is replaced only by a new one.
     Raises `ProfileError` where no profiler serves, where one fails, and where one writes nothing.
     """
     tool, notes = choose(loop, device)
     with TemporaryDirectory(prefix="overhead-profile-") as folder:
-        made, said = (_under_nsys if tool == "nsys" else _under_jax)(loop, device, images, Path(folder), timeout_s)
+        contestant = Contestant(loop, device).resolved()
+        made, said = (_under_nsys if tool == "nsys" else _under_jax)(contestant, images, Path(folder), timeout_s)
         summary = read_profile(made)
         if tool == "nsys" and said.get("ranges") is None:
             notes.append("no NVTX ranges: install the nvtx package to see epoch, train, validate and step apart")
@@ -56,8 +65,8 @@ def capture(
             notes.append("the export holds this machine's environment variables: do not publish it")
         saved = _save(made, Path(out), tool) if out is not None else None
     return Capture(
-        tool=tool, loop=loop, device=device, device_name=said.get("device_name"), notes=tuple(notes),
-        summary=summary, saved=saved,
+        tool=tool, loop=loop, device=device, device_name=said.get("device_name"), threads=contestant.threads,
+        notes=tuple(notes), summary=summary, saved=saved,
     )  # fmt: skip
 
 
@@ -86,46 +95,62 @@ def choose(loop: str, device: str) -> tuple[str, list[str]]:
     raise ProfileError(f"on the CPU only JAX loops can be profiled ({traced}), got {loop}")
 
 
-def _under_jax(loop: str, device: str, images: int, folder: Path, timeout_s: float) -> tuple[Path, dict[str, Any]]:
-    said = _run("the profiled run", _target(loop, device, str(folder), images), loop, timeout_s)
+def _under_jax(contestant: Contestant, images: int, folder: Path, timeout_s: float) -> tuple[Path, dict[str, Any]]:
+    said = _run("the profiled run", _target(contestant, str(folder), images), contestant, timeout_s)
     if not list(folder.glob("plugins/profile/*/*.xplane.pb")):
         raise ProfileError("JAX's profiler wrote no trace")
     return folder, _answer(said)
 
 
-def _under_nsys(loop: str, device: str, images: int, folder: Path, timeout_s: float) -> tuple[Path, dict[str, Any]]:
+def _under_nsys(contestant: Contestant, images: int, folder: Path, timeout_s: float) -> tuple[Path, dict[str, Any]]:
     began = time.time()
     report, export = folder / "profile.nsys-rep", folder / "profile.sqlite"
-    command = ["nsys", "profile", *NSYS_OPTIONS, f"--output={folder / 'profile'}", *_target(loop, device, "", images)]
-    said = _run("nsys profile", command, loop, timeout_s)
+    command = ["nsys", "profile", *NSYS_OPTIONS, f"--output={folder / 'profile'}", *_target(contestant, "", images)]
+    said = _run("nsys profile", command, contestant, timeout_s)
     _fresh("nsys profile", report, began)
-    _run("nsys export", ["nsys", "export", "--type=sqlite", f"--output={export}", str(report)], loop, timeout_s)
+    _run("nsys export", ["nsys", "export", "--type=sqlite", f"--output={export}", str(report)], contestant, timeout_s)
     _fresh("nsys export", export, began)
     return export, _answer(said)
 
 
-def _target(loop: str, device: str, trace: str, images: int) -> list[str]:
-    code = f"from overhead.profiles.target import main; main({loop!r}, {device!r}, {trace or None!r}, {images})"
+def _target(contestant: Contestant, trace: str, images: int) -> list[str]:
+    arguments = f"{contestant.loop!r}, {contestant.device!r}, {trace or None!r}, {images}"
+    code = f"from overhead.profiles.target import main; main({arguments})"
     return [sys.executable, "-c", code]
 
 
-def _run(what: str, command: list[str], loop: str, timeout_s: float) -> str:
+def _run(what: str, command: list[str], contestant: Contestant, timeout_s: float) -> str:
     """The command's stdout. Raises `ProfileError` with the last line that it said, paths taken out."""
-    environment = {**os.environ, **dict(LOOPS[loop].env), "TF_CPP_MIN_LOG_LEVEL": "3"}
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False,
-            stdin=subprocess.DEVNULL,
+        process = subprocess.Popen(
+            command, env={**os.environ, **environment(contestant)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL, text=True, errors="replace", start_new_session=True,
         )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise ProfileError(f"{what} took longer than {timeout_s:.0f} s and was stopped") from None
     except OSError as error:
         raise ProfileError(f"{what} cannot be started: {error.strerror or error}") from None
-    if done.returncode:
-        lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    try:
+        told, complained = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        raise ProfileError(f"{what} took longer than {timeout_s:.0f} s and was stopped") from None
+    except BaseException:
+        _end(process)
+        raise
+    if process.returncode:
+        lines = [line.strip() for line in (complained or told).splitlines() if line.strip()]
         last = re.sub(r"(?<![\w.])/[^\s:,;'\"]+", "…", lines[-1])[:200] if lines else "it said nothing"
-        raise ProfileError(f"{what} failed with exit status {done.returncode}: {last}")
-    return done.stdout
+        raise ProfileError(f"{what} failed with exit status {process.returncode}: {last}")
+    return told
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the command and what it started: nsys would leave the program that it profiles."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.communicate()
 
 
 def _fresh(what: str, file: Path, began: float) -> None:

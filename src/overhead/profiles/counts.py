@@ -27,18 +27,19 @@ def count(events: Events, call: Bools, activity: Bools) -> Counts:
         )
     api = _api(events, call)
     kernel = sum(row.count for row in api if ev.launches_kernel(row.name))
+    kernel += int(call[events.starters].sum())  # whatever its name, a call that started kernels is a launch
     graph = sum(row.count for row in api if ev.launches_graph(row.name))
-    memset = activity & (activities.kind == Kind.MEMSET)
+    memset, no_memsets = activity & (activities.kind == Kind.MEMSET), "memsets" in events.unknown
     graphs = int((activity & (activities.kind == Kind.GRAPH)).sum())
     return Counts(
-        launches=Launches(kernel=kernel, graph=graph, total=kernel + graph),
+        launches=None if "calls" in events.unknown else Launches(kernel=kernel, graph=graph, total=kernel + graph),
         api=api,
         waits=_waits(api),
         queue=_queue(events, activity),
-        kernels=_kernels(events, activity),
+        kernels=None if "kernels" in events.unknown else _kernels(events, activity),
         copies=_copies(events, activity),
-        memsets=int(memset.sum()),
-        memset_ns=total(activities.end[memset] - activities.start[memset]),
+        memsets=None if no_memsets else int(memset.sum()),
+        memset_ns=None if no_memsets else total(activities.end[memset] - activities.start[memset]),
         graphs=graphs or None,
     )
 
@@ -90,29 +91,17 @@ def names_of(events: Events, chosen: Bools, kind: Kind) -> tuple[KernelRow, ...]
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name)))
 
 
-def _is_launch(events: Events, at: Ints) -> Bools:
-    """Whether the activities in rows `at` have their launch in the profile."""
-    call, calls = events.activities.call[at], events.calls
-    if not len(calls):
-        return np.zeros(len(at), bool)
-    launch = np.asarray(
-        [ev.launches_kernel(n) or ev.launches_graph(n) or n.startswith("PjitFunction") for n in calls.names],
-        bool,
-    )
-    return (call >= 0) & launch[calls.name[call]]
-
-
 def _kernels(events: Events, chosen: Bools) -> Kernels:
     a = events.activities
     at = np.flatnonzero(chosen & (a.kind == Kind.KERNEL))
     duration = duration_ns(events, at)
-    matched = int(_is_launch(events, at).sum())
+    matched = None if "calls" in events.unknown else int((a.call[at] >= 0).sum())
     return Kernels(
         count=len(at),
         total_ns=total(duration),
         median_ns=median(duration),
         matched=matched,
-        unmatched=len(at) - matched,
+        unmatched=None if matched is None else len(at) - matched,
     )
 
 
@@ -138,7 +127,7 @@ def launched(events: Events, chosen: Bools) -> Ints:
     """Rows of the kernels (on a CPU: of the runs of compiled programs) with a known launch."""
     kind = events.activities.kind
     at = np.flatnonzero(chosen & ((kind == Kind.KERNEL) | (kind == Kind.RUN)))
-    return at[_is_launch(events, at)]
+    return at[events.activities.call[at] >= 0]
 
 
 def _queue(events: Events, chosen: Bools) -> Queue | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.profiles.limits import Deadline
 from overhead.profiles.summary import ProfileError, Source
 
 Ints = NDArray[np.integer]
@@ -84,6 +86,9 @@ class Ranges:
         return len(self.start)
 
 
+Unknown = Literal["calls", "kernels", "memsets"]
+
+
 @dataclass
 class Events:
     """Everything that a summary, a timeline or a histogram is computed from."""
@@ -95,6 +100,25 @@ class Events:
     executions: int | None = None
     graph_trace: Literal["graph", "node"] | None = None
     warnings: list[str] = field(default_factory=list)
+    unknown: frozenset[Unknown] = frozenset()  # what the profile has no place for, so that none is not zero
+    deadline: Deadline | None = None
+
+    def check_time(self) -> None:
+        """Raise `ProfileError` once the time that the file may take is over."""
+        if self.deadline:
+            self.deadline.check()
+
+    @cached_property
+    def starters(self) -> Ints:
+        """Rows of the calls that started kernels and whose names are not known as those of launches, sorted."""
+        calls, a = self.calls, self.activities
+        other = calls.named([not launches(name) for name in calls.names])
+        found = []
+        for i in range(0, len(a) if other.any() else 0, BLOCK):  # by blocks: a large export has no memory to spare
+            call = a.call[i : i + BLOCK]
+            call = call[(a.kind[i : i + BLOCK] == Kind.KERNEL) & (call >= 0)]
+            found.append(np.unique(call[other[call]]))
+        return np.unique(np.concatenate(found)) if found else np.empty(0, np.int32)
 
 
 # CUpti_ActivityMemcpyKind.
@@ -122,8 +146,9 @@ _ISSUES = re.compile(r"(cuda|cu)(Launch(?!HostFunc)|GraphLaunch|Memcpy|Memset|\w
 
 
 def api_name(name: str) -> str:
-    """The function's name without the version and per-thread-stream suffixes (cudaLaunchKernel_v7000)."""
-    return _SUFFIX.sub("", name) if name.startswith("cu") else name
+    """A CUDA function's name without what a version adds to it (cudaLaunchKernel_v7000, __cudaLaunchKernel_v13000)."""
+    bare = name.lstrip("_")
+    return _SUFFIX.sub("", bare) if bare.startswith("cu") else name
 
 
 def launches_kernel(name: str) -> bool:
@@ -132,6 +157,11 @@ def launches_kernel(name: str) -> bool:
 
 def launches_graph(name: str) -> bool:
     return bool(_GRAPH.match(name))
+
+
+def launches(name: str) -> bool:
+    """Whether the call is known to start kernels, by itself or as a graph."""
+    return launches_kernel(name) or launches_graph(name)
 
 
 def waits(name: str) -> bool:

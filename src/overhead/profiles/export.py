@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import numpy as np
 
+from overhead.profiles import limits
 from overhead.profiles.events import Ints, Kind, valid_times
 from overhead.profiles.summary import ProfileError
 
@@ -19,18 +21,24 @@ ACTIVITIES = {
     CUPTI + "MEMSET": Kind.MEMSET,
     CUPTI + "GRAPH_TRACE": Kind.GRAPH,
 }
+WANTED = (*CALLS, *ACTIVITIES, "NVTX_EVENTS", "StringIds")
 CHUNK = 20_000  # rows
 
 
 class Codes:
-    """Gives the distinct values of a column small whole numbers, in the order in which they appear."""
+    """Gives the distinct values of a column small whole numbers, in the order in which they appear.
 
-    def __init__(self) -> None:
+    Raises `ProfileError` for more than `most` of them.
+    """
+
+    def __init__(self, what: str, most: int) -> None:
         self.code: dict[int, int] = {}
+        self.what, self.most = what, most
 
     def __call__(self, values: Ints) -> Ints:
         distinct, inverse = np.unique(values, return_inverse=True)
         codes = [self.code.setdefault(value, len(self.code)) for value in distinct.tolist()]
+        limits.check(self.what, self.most, len(self.code))
         return np.asarray(codes, np.int32)[inverse]
 
 
@@ -72,12 +80,19 @@ class Export:
         self.tables: dict[str, set[str]] = {}
         # A view or a virtual table of a wanted name could compute for ever: only real tables are read.
         rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
-        wanted = {*CALLS, *ACTIVITIES, "NVTX_EVENTS", "StringIds"}
-        found = [n for n, sql in rows if n in wanted and "VIRTUAL" not in str(sql)[:20].upper()]
-        for name in found:
-            columns = connection.execute(f"PRAGMA table_info({name})")
+        found = [str(n) for n, sql in rows if "VIRTUAL" not in str(sql)[:20].upper()]
+        keys: dict[str, list[str]] = {}
+        for name in (n for n in found if n in WANTED):
+            columns = connection.execute(f"PRAGMA table_info({name})").fetchall()
             self.tables[name] = {str(row[1]) for row in columns}
+            keys[name] = [str(row[1]) for row in columns if row[5]]
+        another = re.compile(f"({'|'.join(WANTED)})_V[0-9]{{1,4}}")
+        self.unread = sorted(n for n in found if another.fullmatch(n))  # of a version that is not known here
         self.lost: dict[str, int] = {}
+        self._texts: dict[object, object] | None = None
+        self._bytes = 0  # of the names given so far
+        if "StringIds" in self.tables and keys["StringIds"] != ["id"]:
+            self._texts = self._all_texts()  # without a key each look-up would go through the whole table
 
     def column(self, table: str, name: str, absent: int = -1) -> str:
         return f'ifnull("{name}", {absent})' if name in self.tables[table] else str(absent)
@@ -109,7 +124,9 @@ class Export:
     def count(self, tables: Iterable[str]) -> int:
         """Rows of some of the tables, as far as they exist."""
         present = [table for table in tables if table in self.tables]
-        rows = sum(self.sql.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in present)
+        # Not count(*) of the table: SQLite then follows the pages without end where they share their children.
+        limited = "SELECT count(*) FROM (SELECT 1 FROM {} LIMIT {})"
+        rows = sum(self.sql.execute(limited.format(table, self.size + 1)).fetchone()[0] for table in present)
         if rows > self.size:
             raise ProfileError("more rows than the file has bytes: the file is damaged")
         return rows
@@ -119,9 +136,26 @@ class Export:
         chunks = list(self.rows(table, columns, where)) if table in self.tables else []
         return np.concatenate(chunks) if chunks else np.empty((0, 2 + len(columns)), np.int64)
 
-    def string(self, number: int) -> str:
-        if "StringIds" in self.tables:
+    def string(self, number: object) -> str:
+        """The text with a number in StringIds."""
+        if self._texts is not None:
+            value = self._texts.get(number)
+        elif "StringIds" in self.tables:
             row = self.sql.execute("SELECT value FROM StringIds WHERE id = ?", (number,)).fetchone()
-            if row is not None and row[0] is not None:
-                return str(row[0])
-        return f"(name {number} is not in the export)"
+            value = None if row is None else row[0]
+        else:
+            value = None
+        text = f"(name {number} is not in the export)" if value is None else str(value)
+        self._bytes += len(text)
+        limits.check("bytes of all names", limits.LONGEST_NAMES_BYTES, self._bytes)
+        return text
+
+    def _all_texts(self) -> dict[object, object]:
+        found: dict[object, object] = {}
+        size = 0
+        for number, value in self.sql.execute("SELECT id, value FROM StringIds"):
+            size += len(value) if isinstance(value, str | bytes) else 8
+            limits.check("bytes of the names in StringIds", limits.LONGEST_NAMES_BYTES, size)
+            limits.check("names in StringIds, which has no key,", limits.MOST_RANGE_NAMES, len(found))
+            found.setdefault(number, value)
+        return found

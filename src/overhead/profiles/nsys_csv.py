@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 
 from overhead.profiles.csv_tables import Row, Table, tables
-from overhead.profiles.events import COPY_KINDS, api_name, launches_graph, launches_kernel, waits
+from overhead.profiles.events import COPY_KINDS, api_name, launches, launches_graph, launches_kernel, waits
 from overhead.profiles.summary import (
     NO_ACTIVITY,
     ApiRow,
@@ -24,6 +24,8 @@ from overhead.profiles.summary import (
     one_line,
 )
 
+# The header of a table in columns, which nsys writes unless told otherwise: at least two blanks between names.
+COLUMNS = re.compile(r"\s*(Time ?\(%\)|Total Time ?\(\w+\)|Total ?\(\w+\)|Start ?\(\w+\))\s{2,}\w.*\s{2,}\w")
 LETTERS = {"H": "host", "D": "device", "A": "array", "P": "peer"}
 NO_STARTS = "the device's busy share cannot be known from summaries, which hold no start times: read the SQLite export"
 
@@ -35,6 +37,11 @@ def read_csv(text: str) -> ProfileSummary:
     """
     found, skipped, foreign = tables(text)
     reports = _by_report(found)
+    if not reports and not skipped and (column := next(filter(COLUMNS.match, text.splitlines()), None)) is not None:
+        raise ProfileError(
+            f"column form of nsys stats, which no program can read for certain; use `nsys stats --format csv` "
+            f"(found '{_plain(' '.join(column.split()))}')"
+        )
     if not reports and not skipped:
         first = foreign[0] if foreign else next((line.strip()[:100] for line in text.splitlines() if line.strip()), "")
         raise ProfileError(f"no report of nsys stats that is read here; found '{_plain(first)}'")
@@ -45,13 +52,15 @@ def read_csv(text: str) -> ProfileSummary:
         warnings.append(f"nsys stats skipped {skipped} reports for lack of data")
     warnings += [f"not read: a report with the header '{_plain(header)}'" for header in foreign]
     memsets, memset_ns = _memsets(reports)
-    api, executed = _api(reports.get("cuda_api_sum")), _three_times(reports.get("cuda_kern_exec_sum", []))
+    executed = _three_times(reports.get("cuda_kern_exec_sum", []))
+    started = frozenset(row.api for row in executed)
+    api = _api(reports.get("cuda_api_sum"), started)
     return ProfileSummary(
         source="nsys-csv",
         processes=len({row.process for row in executed}) or None,
         devices=len({row.device for row in executed}) or None,
         span_ns=None,
-        launches=_launches(api) if api is not None else None,
+        launches=_launches(api, started) if api is not None else None,
         api=api or (),
         waits=tuple(WaitRow(**row.model_dump(exclude={"waiting"})) for row in api or () if row.waiting),
         queue=_queue(executed),
@@ -77,8 +86,7 @@ def _by_report(found: list[Table]) -> dict[str, list[Row]]:
     reports: dict[str, list[Row]] = {}
     for report, rows in found:
         if report == "calls":  # every library's calls have the same columns
-            others = rows and not any(str(row["name"]).startswith("cu") for row in rows)
-            report = "other calls" if others else "cuda_api_sum"
+            report = "other calls" if rows and not any(map(_of_cuda, rows)) else "cuda_api_sum"
         if rows and reports.get(report):
             raise ProfileError(f"{report} comes twice: give the reports of one profile")
         reports[report] = rows or reports.get(report, [])
@@ -110,16 +118,25 @@ def _named(rows: list[Row], column: str = "name") -> tuple[KernelRow, ...]:
     return tuple(sorted(found.values(), key=lambda row: (-row.total_ns, row.name)))
 
 
-def _api(rows: list[Row] | None) -> tuple[ApiRow, ...] | None:
+def _api(rows: list[Row] | None, started: frozenset[str]) -> tuple[ApiRow, ...] | None:
+    """CUDA's calls, and whatever else started kernels."""
     if rows is None:
         return None
-    cuda = [row for row in rows if str(row["name"]).startswith("cu")]
+    cuda = [row for row in rows if _of_cuda(row) or api_name(str(row["name"])) in started]
     return tuple(ApiRow(**row.model_dump(), waiting=waits(row.name)) for row in _named(cuda))
 
 
-def _launches(api: tuple[ApiRow, ...]) -> Launches:
-    """nsys lists a driver call only where it was made directly, so both kinds add up."""
-    kernel = sum(row.count for row in api if launches_kernel(row.name))
+def _of_cuda(row: Row) -> bool:
+    return api_name(str(row["name"])).startswith("cu")
+
+
+def _launches(api: tuple[ApiRow, ...], started: frozenset[str]) -> Launches:
+    """nsys lists a driver call only where it was made directly, so both kinds add up.
+
+    `started`: calls that started kernels, by cuda_kern_exec_sum: launches, whatever their names.
+    """
+    other = [row for row in api if row.name in started and not launches(row.name)]
+    kernel = sum(row.count for row in (*(row for row in api if launches_kernel(row.name)), *other))
     graph = sum(row.count for row in api if launches_graph(row.name))
     return Launches(kernel=kernel, graph=graph, total=kernel + graph)
 

@@ -26,10 +26,11 @@ class Sample(NamedTuple):
 class NvmlSampler:
     """Samples one GPU in a thread: `with NvmlSampler() as sampler: ...`, then `sampler.samples`.
 
+    `device` is nvidia-smi's number (None: the GPU that a worker is given, by CUDA_VISIBLE_DEVICES).
     Raises `ProfileError` on a host without NVIDIA's driver or without the nvidia-ml-py package.
     """
 
-    def __init__(self, device: int = 0, interval_s: float = 0.02) -> None:
+    def __init__(self, device: int | None = None, interval_s: float = 0.02) -> None:
         if not interval_s >= FASTEST_S:
             raise ProfileError(f"interval_s must be at least {FASTEST_S} s, got {interval_s}")
         self.interval_s = interval_s

@@ -6,6 +6,8 @@ import shlex
 from importlib import resources
 from pathlib import Path
 
+from overhead.problem.files import check_regular
+from overhead.profiles import limits
 from overhead.profiles.events import Events
 from overhead.profiles.nsys import read_sqlite
 from overhead.profiles.nsys_csv import read_csv
@@ -13,7 +15,6 @@ from overhead.profiles.summarise import summarise
 from overhead.profiles.summary import ProfileError, ProfileSummary
 from overhead.profiles.xla import read_trace_json, read_xplane
 
-LARGEST_CSV_BYTES = 1 << 26
 RAW = {".nsys-rep", ".qdrep", ".qdstrm", ".nsys-streams"}
 EXAMPLE = "nsys-export-h100.sqlite"
 
@@ -68,6 +69,7 @@ def _recognise(path: Path) -> tuple[str, Path] | None:
     if path.suffix.lower() in RAW:
         export = f"nsys export --type=sqlite --output={shlex.quote(path.stem + '.sqlite')} {shlex.quote(path.name)}"
         raise ProfileError(f"a raw report only nsys can read; export it first:\n  {export}")
+    check_regular(path)
     with path.open("rb") as file:
         head = file.read(4096)
     if not head:
@@ -82,12 +84,15 @@ def _recognise(path: Path) -> tuple[str, Path] | None:
 
 
 def _in_folder(path: Path) -> tuple[str, Path] | None:
+    for file in path.glob("*.csv"):
+        check_regular(file)
     for kind, pattern in (("xplane", "*.xplane.pb"), ("json", "*.trace.json.gz")):
         runs = sorted(path.glob(f"plugins/profile/*/{pattern}")) or sorted(path.glob(pattern))
         newest = [run for run in runs if run.parent == runs[-1].parent]
         if len(newest) > 1:
             raise ProfileError(f"traces of {len(newest)} hosts in one folder; name one of the files")
         if newest:
+            check_regular(newest[0])
             return kind, newest[0]
     if any(path.glob("*.csv")):
         return None
@@ -97,8 +102,7 @@ def _in_folder(path: Path) -> tuple[str, Path] | None:
 def _text(path: Path) -> str:
     files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
     size = sum(file.stat().st_size for file in files)
-    if size > LARGEST_CSV_BYTES:
-        raise ProfileError(f"a summary must be at most 64 MiB, got {size} bytes")
+    limits.check("bytes of a summary", limits.LARGEST_CSV_BYTES, size)
     return "\n\n".join(_decode(file.read_bytes()) for file in files)
 
 

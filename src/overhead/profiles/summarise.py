@@ -149,6 +149,7 @@ def _calls_of(events: Events, pids: set[int]) -> Bools:
 def _by_process(events: Events, pids: list[int], idle: list[Idle], span: int | None) -> list[Part]:
     parts = []
     for pid in pids:
+        events.check_time()
         activity = events.activities.process == pid
         counts = count(events, _calls_of(events, {pid}), activity)
         busy = _busy(events, activity, idle, span)
@@ -160,6 +161,7 @@ def _by_device(events: Events, idle: list[Idle], span: int | None) -> list[Part]
     """A device has the calls of the processes that use no other, and those that are known to have started its work."""
     a, parts = events.activities, []
     for device, label in enumerate(a.devices):
+        events.check_time()
         mine = a.device == device
         pids = set(np.unique(a.process[mine]).tolist()) - set(np.unique(a.process[~mine]).tolist())
         call = _calls_of(events, pids).copy()
@@ -177,12 +179,14 @@ def _by_range(events: Events, idle: list[Idle], span: int | None) -> list[Part]:
     ranges, calls, a = events.ranges, events.calls, events.activities
     parts = []
     for name, rows in groups(ranges.name, len(ranges.names)):
+        events.check_time()
         for pid in np.unique(ranges.process[rows]).tolist():
             mine = rows[ranges.process[rows] == pid]
             parts.append((total(ranges.end[mine] - ranges.start[mine]), name, pid, mine))
     parts.sort(key=lambda part: (-part[0], ranges.names[part[1]], part[2]))
     shown = []
     for _, name, pid, mine in parts[:MOST_RANGES]:
+        events.check_time()
         low, high = merge(ranges.start[mine], ranges.end[mine])
         call = inside(calls.start, low, high) & _calls_of(events, {pid})
         activity = (a.call >= 0) & call[a.call] if len(calls) else np.zeros(len(a), bool)
@@ -212,6 +216,7 @@ def _three_times(events: Events) -> tuple[tuple[ThreeTimes, ...], int]:
     distinct, counts = _occurring(pair, math.prod(sizes))
     rows = []
     for code in distinct[np.argsort(-counts, kind="stable")][:MOST_ROWS].tolist():
+        events.check_time()
         these = at[pair == code]
         call, queue = a.call[these], queue_ns(events, these)
         late, (pid, tid) = queue[queue >= 0], calls.threads[calls.thread[call[0]]]

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from overhead.profiles import limits
 from overhead.profiles.events import COPY_KINDS, Activities, Calls, Events, Kind, Ranges, api_name, valid_times
+from overhead.profiles.limits import Deadline
 from overhead.profiles.summary import ProfileError, Source, one_line
+from overhead.profiles.xplane_size import messages
 
-LARGEST_XPLANE_BYTES = 1 << 30
-LARGEST_JSON_BYTES = 1 << 28  # unpacked
 VIEWER_EVENTS = 1_000_000  # JAX writes no more into a trace.json.gz
 STATS = {
     "hlo_op", "hlo_module", "run_id", "correlation_id", "step_num", "memcpy_details", "memset_details",
@@ -47,18 +48,23 @@ class Event(NamedTuple):
 def read_xplane(path: Path) -> Events:
     """The events of a JAX `xplane.pb`. Raises `ProfileError` for a damaged or too large file, or without jax."""
     size = path.stat().st_size
-    if size > LARGEST_XPLANE_BYTES:
-        raise ProfileError(f"an xplane.pb must be at most 1 GiB, got {size} bytes")
+    limits.check("bytes of an xplane.pb", limits.LARGEST_XPLANE_BYTES, size)
+    deadline, raw = Deadline(size), path.read_bytes()
+    if size > limits.SMALL_XPLANE_BYTES:
+        most = limits.MOST_XPLANE_MESSAGES
+        limits.check("events and their statistics in an xplane.pb", most, messages(raw, most))
     try:
         from jax.profiler import ProfileData
     except ImportError:
         raise ProfileError("reading an xplane.pb needs jax; the trace.json.gz beside it can be read without") from None
     with _quiet():
         try:
-            found = list(_xplane(ProfileData.from_serialized_xspace(path.read_bytes())))
+            found = list(_xplane(ProfileData.from_serialized_xspace(raw), deadline))
+        except ProfileError:
+            raise
         except (RuntimeError, ValueError, OverflowError, UnicodeDecodeError) as error:
             raise ProfileError(f"not a whole xplane.pb: {one_line(str(error))}") from None
-    return _events("jax-xplane", found)
+    return _events("jax-xplane", found, deadline)
 
 
 @contextmanager
@@ -78,13 +84,14 @@ def _quiet() -> Iterator[None]:
         os.close(nothing)
 
 
-def _xplane(data: Any) -> Iterator[Event]:
+def _xplane(data: Any, deadline: Deadline) -> Iterator[Event]:
     for plane in data.planes:
         name = plane.name
         if not name.startswith(("/host:", "/device:")) or name == "/host:metadata":
             continue
         for line in plane.lines:
             label = line.name
+            deadline.check()
             for event in line.events:
                 text = event.name
                 if text.startswith(("$", "Threadpool", "end: ")):  # the Python tracer's and the pool's own
@@ -99,11 +106,18 @@ def read_trace_json(path: Path) -> Events:
         with path.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else path.open("rb") as file:
-            text = file.read(LARGEST_JSON_BYTES + 1)
+            text = file.read(limits.LARGEST_JSON_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise ProfileError(f"not a whole gzip file: {error}") from None
-    if len(text) > LARGEST_JSON_BYTES:
-        raise ProfileError("a trace must be at most 256 MiB unpacked; read the xplane.pb beside it")
+    deadline = Deadline(len(text))
+    brackets = text.count(b"{") + text.count(b"[")
+    for what, most, got in (
+        ("bytes of a trace, unpacked,", limits.LARGEST_JSON_BYTES, len(text)),
+        ("brackets in a trace", limits.MOST_JSON_BRACKETS, brackets),
+        ("commas in a trace", limits.MOST_JSON_COMMAS, text.count(b",")),
+    ):
+        if got > most:
+            raise ProfileError(f"{what} must be at most {most:,}, got {got:,}; read the xplane.pb beside it")
     try:
         document = json.loads(text)
         rows = document.get("traceEvents") if isinstance(document, dict) else None
@@ -111,7 +125,7 @@ def read_trace_json(path: Path) -> Events:
         raise ProfileError(f"not a trace in JSON: {one_line(str(error))}") from None
     if not isinstance(rows, list):
         raise ProfileError("not a trace in JSON: no list of traceEvents")
-    events = _events("jax-trace-json", list(_trace_json(rows)))
+    events = _events("jax-trace-json", list(_trace_json(rows)), deadline)
     if len(rows) >= VIEWER_EVENTS:
         events.warnings.append("trace.json.gz holds at most a million events, later ones are lost: read the xplane.pb")
     return events
@@ -145,20 +159,25 @@ def _ns(us: Any) -> int:
     return round(us * 1000)
 
 
-def _events(source: Source, trace: list[Event]) -> Events:
+def _events(source: Source, trace: list[Event], deadline: Deadline) -> Events:
     """Sort a trace into host calls, activities and ranges, and link what ran to the call that started it."""
+    deadline.check()
     device = [e for e in trace if e.plane.startswith("/device:") and e.line.startswith("Stream")]
     host = [e for e in trace if e.plane.startswith("/host:")]
     on_cpu = [e for e in host if e.stats.get("hlo_op") and not device]
     dispatches = _outermost([e for e in host if e.name.startswith("PjitFunction(")])
-    driver = [e for e in host if e.stats.get("correlation_id") and e.name.startswith("cu")]
+    started = {e.stats["correlation_id"] for e in device if e.stats.get("correlation_id")}
+    driver = [
+        e for e in host
+        if (number := e.stats.get("correlation_id")) and (number in started or api_name(e.name).startswith("cu"))
+    ]  # fmt: skip
     calls = _calls(dispatches + driver)
     ranges = _ranges([e for e in host if e.name in RANGES or "step_num" in e.stats])
     if device:
         call = {e.stats["correlation_id"]: row for row, e in enumerate(driver, len(dispatches))}
-        return Events(source, calls, _on_gpu(device, call), ranges)
+        return Events(source, calls, _on_gpu(device, call), ranges, deadline=deadline)
     activities, executions, warnings = _on_cpu(on_cpu, len(dispatches))
-    return Events(source, calls, activities, ranges, executions, warnings=warnings)
+    return Events(source, calls, activities, ranges, executions, warnings=warnings, deadline=deadline)
 
 
 def _outermost(events: list[Event]) -> list[Event]:
@@ -174,8 +193,9 @@ def _outermost(events: list[Event]) -> list[Event]:
     return found
 
 
-def _codes(values: list[Any]) -> tuple[list[Any], np.ndarray]:
+def _codes(values: list[Any], what: str, most: int) -> tuple[list[Any], np.ndarray]:
     names = {value: code for code, value in enumerate(dict.fromkeys(values))}
+    limits.check(what, most, len(names))
     return list(names), np.asarray([names[value] for value in values], np.int32)
 
 
@@ -191,14 +211,14 @@ def _times(events: list[Event]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _calls(events: list[Event]) -> Calls:
-    names, name = _codes([api_name(e.name) for e in events])
-    lines, thread = _codes([e.line for e in events])
+    names, name = _codes([api_name(e.name) for e in events], "names of calls", limits.MOST_NAMES)
+    lines, thread = _codes([e.line for e in events], "threads", limits.MOST_THREADS)
     start, end = _times(events)
     return Calls(names, [(0, number) for number in range(len(lines))], start, end - start, name, thread)
 
 
 def _ranges(events: list[Event]) -> Ranges:
-    names, name = _codes([e.name for e in events])
+    names, name = _codes([e.name for e in events], "names of ranges", limits.MOST_RANGE_NAMES)
     start, end = _times(events)
     return Ranges(names, start, end, name, np.zeros(len(events), np.int32))
 
@@ -207,9 +227,9 @@ def _activities(events: list[Event], kinds: list[Kind], devices: list[int | str]
     order = sorted(range(len(events)), key=lambda row: events[row].start)
     events, kinds = [events[row] for row in order], [kinds[row] for row in order]
     devices, calls = [devices[row] for row in order], [calls[row] for row in order]
-    labels, device = _codes(devices)
-    names, name = _codes([e.name for e in events])
-    _, stream = _codes([e.line for e in events])
+    labels, device = _codes(devices, "devices", limits.MOST_DEVICES)
+    names, name = _codes([e.name for e in events], "names of kernels and operations", limits.MOST_NAMES)
+    _, stream = _codes([e.line for e in events], "streams", limits.MOST_THREADS)
     start, end = _times(events)
     copies = [_copy(e.name) if kind is Kind.COPY else 0 for e, kind in zip(events, kinds, strict=True)]
     return Activities(

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from overhead.machine import timer as timers
+from overhead.problem.files import check_regular
 
 SCHEMA = 1
 MAX_FILE_BYTES = 2_000_000
@@ -183,6 +184,7 @@ def read(path: Path) -> list[Record]:
     """The records of one file. Raises `RecordError` naming the file and the line that is not a record."""
     found = []
     try:
+        check_regular(path)
         # Not splitlines: a reason may hold what Unicode counts as the end of a line.
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -190,7 +192,7 @@ def read(path: Path) -> list[Record]:
     for number, line in enumerate(lines if lines != [""] else [], 1):
         try:
             found.append(_record(json.loads(line, parse_constant=_not_json)))
-        except (ValidationError, ValueError) as error:
+        except (ValidationError, ValueError, RecursionError) as error:
             why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
             raise RecordError(f"{path.name}: line {number} is no record: {why}") from None
     return found

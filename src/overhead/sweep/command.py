@@ -49,6 +49,8 @@ def sweep(as_json: bool, **options: Any) -> None:
     """
     found = run(**options)
     click.echo(json.dumps(found, allow_nan=False) if as_json else as_text(found))
+    if all_failed(found):
+        raise click.exceptions.Exit(1)
 
 
 def run(
@@ -62,7 +64,8 @@ def run(
 ) -> dict[str, Any]:
     """Run what the options say; the report. Raises `click.ClickException` for what cannot run."""
     shapes = [_layers(text) for text in layers] or [MNIST_LAYERS]
-    asked = Sweep(layers=tuple(shapes), images=images or TRAINING_IMAGES, engine=engine, **fields)  # type: ignore[arg-type]
+    images = TRAINING_IMAGES if images is None else images
+    asked = Sweep(layers=tuple(shapes), images=images, engine=engine, **fields)  # type: ignore[arg-type]
     if scheduler is not None and engine != "dask":
         raise click.UsageError(f"--scheduler needs --engine dask, got --engine {engine}")
     limit = bytes_of(memory_limit) if memory_limit else None
@@ -127,6 +130,11 @@ def progress(total: int) -> Iterator[Any]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("epochs of models", total=total)
         yield lambda told: bar.update(task, completed=told.done)
+
+
+def all_failed(found: dict[str, Any]) -> bool:
+    """Whether no model could be trained; one that diverged was."""
+    return all(row["status"] not in ("ok", "diverged") for row in found["rows"])
 
 
 def as_text(found: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from overhead.machine.alone import measuring
 from overhead.measure.case import Case
 from overhead.measure.contestant import Contestant
 from overhead.measure.lineup import lineup, start
+from overhead.measure.process import Process, WorkerFailed
 from overhead.measure.rounds import Cases, go_round, time_epochs
 from overhead.measure.session import Session
 from overhead.problem.workload import Workload
@@ -54,8 +55,7 @@ def _one_set(cases: dict[int, Cases], workload: Workload, session: Session, proc
             for count, of_count in cases.items():
                 for worker, _ in workers:
                     if worker.contestant.loop in MANY:
-                        worker.ask("models", count=count)
-                        worker.pause()
+                        _set_models(worker, count, of_count[worker.contestant, workload])
                 session.say(f"{count} models side by side")
                 go_round(workers, workload, of_count, session, time_epochs, folder)
         except BaseException:
@@ -64,3 +64,18 @@ def _one_set(cases: dict[int, Cases], workload: Workload, session: Session, proc
             raise
         for worker, _ in workers:
             worker.close()
+
+
+def _set_models(worker: Process, count: int, case: Case) -> None:
+    """Let the process train `count` models at once; one that failed at fewer is not asked again.
+
+    A fresh process in its place would train a single model and be timed as `count` of them.
+    """
+    try:
+        if worker.broken:
+            raise WorkerFailed("failed", f"its process failed with fewer than {count} models")
+        worker.ask("models", count=count)
+        worker.pause()
+    except WorkerFailed as failure:
+        if case.status == "ok":
+            case.fail(failure.status, failure.reason)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import string
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +15,9 @@ from pydantic import Field
 
 from overhead.chapters import pages
 from overhead.chapters.base import Chapter
+from overhead.machine import host
 from overhead.machine.alone import measuring
+from overhead.measure.contestant import Contestant, environment
 from overhead.measure.session import Session
 from overhead.problem.workload import TRAINING_IMAGES, Size, Workload
 from overhead.profiles import ProfileError, ProfileSummary, example, frames, read_events, read_profile
@@ -56,6 +61,8 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
         return Record(
             status="ok",
             device_name=made.device_name,
+            threads=made.threads,
+            env=host.telling_environment({**os.environ, **environment(Contestant(self.loop, device).resolved())}),
             workload={**workload.model_dump(mode="json"), "steps": workload.steps, "images_seen": workload.images_seen},
             **fields,
         )
@@ -80,7 +87,7 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
             lines.append(
                 f"- On the {record.device.upper()}, *{extra['tool']}* recorded an epoch of {steps:,} steps of "
                 f" [{record.loop}](loop-{record.loop}): {wall}, {counted or 'nothing that it counts'}. "
-                + " ".join(f"Note: {note}." for note in extra["notes"])
+                + " ".join(f"Note: {_letters(note)}." for note in (*extra["notes"], *summary.warnings))
             )
         return pages.Markdown("\n".join(lines))
 
@@ -174,6 +181,11 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
 def summary_of(record: Record) -> ProfileSummary:
     """The profile that a record holds."""
     return ProfileSummary.model_validate((record.model_extra or {})["profile"])
+
+
+def _letters(text: str) -> str:
+    """`text` as Markdown that shows it letter by letter: a warning may hold a name from the profile."""
+    return re.sub(f"([{re.escape(string.punctuation)}])", r"\\\1", " ".join(text.split()))
 
 
 def alt_of(rows: pd.DataFrame, title: str) -> str:
