@@ -22,7 +22,7 @@ import fake_loops
 from fake_loops import contestant
 from overhead.harness.fake_device import LATENCY_S
 from overhead.measure import rounds as runner
-from overhead.measure.contestant import STOPPABLE, Contestant
+from overhead.measure.contestant import STOPPABLE, Contestant, Worker
 from overhead.measure.rounds import Bench, Busy, Preset, Turn, measuring, run_cases, time_cases, time_epochs
 from overhead.problem.workload import Workload
 from overhead.records import record as records
@@ -176,6 +176,29 @@ def test_a_worker_that_is_killed_in_the_rounds_takes_nobody_along(small):
     assert [case.status for case in cases] == ["failed", "failed", "ok", "ok"]
     for case in cases[:2]:
         assert "ended by SIGKILL" in (case.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("Transposes", "shapes"), ("LosesALayer", "shapes"), ("NewPrecision", "precision"), ("NotFinite", "finite")],
+)
+def test_a_loop_that_cannot_be_compared_disagrees_and_takes_nobody_along(name, reason):
+    workload = Workload(images=200, batch_size=32, learning_rate=0.05)
+    odd, steady = run_cases([contestant(name), contestant("Steady")], [workload], bench())
+
+    assert (odd.status, odd.epochs(), steady.status) == ("disagrees", [], "ok")
+    assert reason in (odd.reason or "")
+
+
+def test_a_worker_that_died_keeps_its_processor_time():
+    worker = Worker(contestant("Steady"), 60.0)
+    try:
+        worker.ask("hello")
+        used = worker.cpu_seconds()
+    finally:
+        worker.kill()
+
+    assert worker.cpu_seconds() == used > 0
 
 
 def test_a_worker_that_hangs_is_ended_at_the_limit(small):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from overhead.measure import probing
-from overhead.records import stats
+from overhead.records import pairs, stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import figures, tables
@@ -117,8 +118,9 @@ def turned(verdicts: dict[tuple[str, str], stats.Verdict]) -> str:
 
 
 def ratio(a: Record, clock_a: str, b: Record, clock_b: str) -> Interval:
-    """Time of a over b, from pairs of the same block of the same round."""
-    return stats.paired_ratio([probing.per_call_us(a, clock_a)], [probing.per_call_us(b, clock_b)])
+    """Time of a over b, from pairs of the same round; nan where they share none."""
+    found = pairs.ratio(probing.rounds_us(a, clock_a), probing.rounds_us(b, clock_b))
+    return found or Interval(math.nan, math.nan, math.nan, 0)
 
 
 def kernels(records: Sequence[Record]) -> list[tuple[str, Record]]:

@@ -12,7 +12,7 @@ from overhead.machine.disturbance import Disturbance
 from overhead.measure.contestant import START_LIMIT_S, Contestant, Worker, WorkerFailed
 from overhead.measure.rounds import Bench, measuring
 from overhead.problem.workload import Workload
-from overhead.records import stats
+from overhead.records import pairs, stats
 from overhead.records.record import Record, Samples, Timing
 from overhead.records.stats import Interval
 
@@ -59,7 +59,7 @@ def measure(asks: Sequence[Ask], workload: Workload, bench: Bench) -> list[Recor
                         found.append(_failed(ask, failure, bench))
             disturbance = Disturbance()
             disturbance.start(sum(worker.cpu_seconds() for _, worker in workers))
-            gathered = _rounds([pair for pair in workers if pair[1].facts], workload, bench, found)
+            gathered = _rounds(workers, workload, bench, found)
             disturbed = disturbance.found(sum(worker.cpu_seconds() for _, worker in workers))
         finally:
             for _, worker in workers:
@@ -76,11 +76,11 @@ Gathered = dict[tuple[int, str], list[tuple[int, dict[str, Any]]]]
 
 
 def _rounds(
-    ready: list[tuple[Ask, Worker]], workload: Workload, bench: Bench, found: list[Record]
+    workers: list[tuple[Ask, Worker]], workload: Workload, bench: Bench, found: list[Record]
 ) -> Gathered:  # fmt: skip
-    """(worker's index, kind/name of the probe) → (round, answer)."""
+    """(index of a worker among all, kind/name of the probe) → (round, answer); one that did not start is not asked."""
     gathered: Gathered = {}
-    shuffle, able = random.Random(bench.seed), dict(enumerate(ready))
+    shuffle, able = random.Random(bench.seed), {i: pair for i, pair in enumerate(workers) if pair[1].facts}
     for round_ in range(ROUNDS[bench.preset.name]):
         for index in shuffle.sample(sorted(able), len(able)):
             ask, worker = able[index]
@@ -166,6 +166,18 @@ def per_call_us(record: Record, clock: str) -> list[float]:
         if samples.clock == clock
         for value in samples.values_s
     ]
+
+
+def rounds_us(record: Record, clock: str) -> pairs.Rounds:
+    """Microseconds a call, the median of each round's blocks."""
+    return pairs.typical(
+        [
+            (samples.set_number, round_, value / samples.steps * 1e6)
+            for samples in (record.timing.samples if record.timing else [])
+            if samples.clock == clock
+            for round_, value in zip(samples.round, samples.values_s, strict=True)
+        ]
+    )
 
 
 def interval_us(record: Record, clock: str = "end") -> Interval:

@@ -120,7 +120,12 @@ def time_cases(
     Raises `Busy` when another measurement holds the host.
     """
     contestants = [c.resolved() for c in contestants]
-    cases = {(c, w): Case(c, w) for c in contestants for w in workloads if bench.wanted(c, w)}
+    cases = {
+        (c, w): Case(c, w, copies=copies_of(c, bench.preset))
+        for c in contestants
+        for w in workloads
+        if bench.wanted(c, w)
+    }
     others, busy = _others_on_gpu(contestants), _busy_gpu(contestants)
     with measuring(bench.force) as shared, tempfile.TemporaryDirectory(prefix="overhead-") as folder:
         for process in range(bench.preset.processes):
@@ -178,12 +183,17 @@ def _one_set(cases: Cases, bench: Bench, take_turn: Callable[[Turn, int], None],
 
 def lineup(contestants: Sequence[Contestant], preset: Preset, process: int) -> list[tuple[Contestant, int]]:
     """Who has a process in set number `process`, and the process's number; floors have several."""
-    copies = -(-FLOOR_PROCESSES // preset.processes)
     return [
-        (contestant, process * copies + copy if contestant.is_floor else process)
+        (contestant, process * copies + copy)
         for contestant in dict.fromkeys(contestants)
-        for copy in range(copies if contestant.is_floor else 1)
+        for copies in [copies_of(contestant, preset)]
+        for copy in range(copies)
     ]
+
+
+def copies_of(contestant: Contestant, preset: Preset) -> int:
+    """Processes that a contestant has in one set: the floor is the best of several."""
+    return -(-FLOOR_PROCESSES // preset.processes) if contestant.is_floor else 1
 
 
 def start(
@@ -320,7 +330,10 @@ def _prepare(
     def fetched() -> Params:
         worker.ask("fetch", out=out)
         with np.load(out) as archive:
-            return unflat([archive[name] for name in archive.files])
+            tensors = [archive[name] for name in archive.files]
+        if len(tensors) % 2:
+            raise WorkerFailed("disagrees", f"each layer must have weights and biases, got {len(tensors)} tensors")
+        return unflat(tensors)
 
     def at(other: Workload) -> dict[str, Any]:
         return {**place, "workload": other.model_dump(mode="json")}
@@ -376,6 +389,7 @@ def _must_wait(worker: Worker, case: Case, out: str, wall_s: float, steps: int) 
     waited_s = min(t["at_once_s"] for t in tries) - max(t["rested_s"] for t in tries)
     if waited_s > max(LEAST_WAIT_S, LEAST_WAIT * wall_s):
         case.first_s.clear()
+        case.samples.clear()
         raise WorkerFailed("failed", "returned before the device was done")
     return True
 
@@ -395,10 +409,12 @@ def _learnt(worker: Worker, case: Case, split: Split, fetched: Callable[[], Para
     for _ in range(workload.epochs - 1):
         worker.ask("run", steps=workload.steps)
         trained.append(fetched())
-    finite = all(np.isfinite(tensor).all() for tensor in mlp.flat(trained[-1]))
+    finite = all(np.isfinite(tensor).all() for params in trained for tensor in mlp.flat(params))
     step = agreement.diverged_at(workload, split) if workload.learning_rate != agreement.RATE or not finite else None
     if step is not None:
         raise WorkerFailed("diverged", f"diverged at step {step} (learning rate {workload.learning_rate:g})")
+    if not finite:
+        raise WorkerFailed("disagrees", "parameters must be finite, as the reference's are at this learning rate")
     if len(split.y_val):
         case.val_accuracy = [mlp.accuracy(p, split.x_val, split.y_val) for p in trained]
 

@@ -32,8 +32,14 @@ class Samples(BaseModel):
     steps: int  # training steps in one sample
     process: int
     round: list[int]
+    process_set: int | None = None  # which processes were alive together; None: a set has the one process
     seconds: list[float] | None = None
     ns: list[int] | None = None
+
+    @property
+    def set_number(self) -> int:
+        """The set of processes that took turns with this one."""
+        return self.process if self.process_set is None else self.process_set
 
     @property
     def values_s(self) -> list[float]:
@@ -103,6 +109,11 @@ class Record(BaseModel):
         fields = self.model_dump(mode="json")
         return {"schema": fields.pop("schema_"), **_rounded(fields)}
 
+    @property
+    def steps_per_epoch(self) -> int:
+        """Training steps of one epoch of the workload; 1 where there is none."""
+        return (self.workload or {}).get("steps") or 1
+
     def processes(self, clock: str = "wall") -> list[list[float]]:
         """Samples of `clock` in seconds, one list a process; of an op without the clock's own cost (`timers.net`)."""
         found: dict[int, list[float]] = {}
@@ -117,11 +128,10 @@ class Record(BaseModel):
 
     def epochs(self) -> list[list[float]]:
         """Wall seconds per epoch, one list a process: samples scaled by steps per epoch / steps sampled."""
-        steps = (self.workload or {}).get("steps") or 1
         found: dict[int, list[float]] = {}
         for samples in self.timing.samples if self.timing else []:
             if samples.clock == "wall":
-                scale = steps / samples.steps
+                scale = self.steps_per_epoch / samples.steps
                 found.setdefault(samples.process, []).extend(s * scale for s in samples.values_s)
         return [found[p] for p in sorted(found)]
 

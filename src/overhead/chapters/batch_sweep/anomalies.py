@@ -133,7 +133,8 @@ def slowdown(rows: Sequence[Record]) -> tuple[Record, Record, Interval] | None:
     *smaller, largest = timed
     best = min(smaller, key=lambda r: stats.median_interval(r.epochs()).median / _images(r))
     ratio = tables.ratio(largest, best)
-    assert ratio is not None
+    if ratio is None:
+        return None
     return largest, best, mapped(ratio, partial(mul, _images(best) / _images(largest)))
 
 

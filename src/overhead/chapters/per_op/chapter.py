@@ -104,7 +104,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
                 continue
             sums, unread, loop = _added(ops), _samples(whole, "unread"), _samples(whole, "wall")
             reading = float(_samples(empty, "op")["us"].median() - _samples(empty, "unread")["us"].median())
-            turns = pd.concat({"sum": _turns(sums), "unread": _turns(unread)}, axis=1).dropna()
+            turns = pd.concat({"sum": _turns(sums), "unread": _turns(unread), "loop": _turns(loop)}, axis=1).dropna()
             rows.append(
                 {
                     "backend": backend,
@@ -117,7 +117,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
                     "difference": difference_interval(turns["sum"] - turns["unread"]),
                     "ratio": stats.paired_ratio([turns["sum"].tolist()], [turns["unread"].tolist()]),
                     "closure": stats.paired_ratio([(turns["sum"] - reading).tolist()], [turns["unread"].tolist()]),
-                    "own": stats.paired_ratio([_turns(loop).tolist()], [turns["unread"].tolist()]),
+                    "own": stats.paired_ratio([turns["loop"].tolist()], [turns["unread"].tolist()]),
                 }
             )
         return pd.DataFrame(rows)
