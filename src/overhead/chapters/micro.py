@@ -149,7 +149,7 @@ def kernels_table(records: Sequence[Record]) -> pd.DataFrame:
         rows.append(
             row
             | {
-                "used": str((record.model_extra or {}).get("kernels")),
+                "used": str(record.kernels),
                 "us": tables.interval(us),
                 "GFLOP/s": tables.number(probing.facts(record)["flops"] / us.median / 1e3),
                 "times the newest": tables.interval(ratio(record, "each", timed[-1], "each")),

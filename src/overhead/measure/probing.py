@@ -150,12 +150,12 @@ def _kernels(facts: dict[str, Any]) -> str | None:
 
 def kind(record: Record) -> str | None:
     """Of `probes.KINDS`; None for a record that is of no probe."""
-    return ((record.model_extra or {}).get("probe") or {}).get("kind")
+    return (record.probe or {}).get("kind")
 
 
 def facts(record: Record) -> dict[str, Any]:
     """kind, does, flops and bytes of a record's probe."""
-    return (record.model_extra or {})["probe"]
+    return record.probe or {}
 
 
 def per_call_us(record: Record, clock: str) -> list[float]:

@@ -71,7 +71,8 @@ def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
             "val_accuracy": record.val_accuracy[-1] if record.val_accuracy else math.nan,
             "peak_rss_bytes": record.peak_rss_bytes or math.nan,
             "disturbed": "; ".join(record.disturbed),
-            **{name: (record.model_extra or {}).get(name) for name in ("cores_allowed", "busy_threads")},
+            "cores_allowed": record.cores_allowed,
+            "busy_threads": record.busy_threads,
         }
         if record.status == "ok" and record.timing:
             epochs = record.epochs()

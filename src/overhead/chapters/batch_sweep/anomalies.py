@@ -208,7 +208,7 @@ def _images(record: Record) -> int:
 
 def _faults(record: Record) -> str:
     """Those of a step: of the process that was asked, or from the fewest to the most over processes."""
-    counts = (record.model_extra or {}).get("page_faults")
+    counts = record.page_faults
     if counts is None:
         return tables.NOT_MEASURED
     if not isinstance(counts, list):

@@ -236,7 +236,7 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
         for record in records:
             if record.loop not in LOOPS:
                 continue
-            counts = (record.model_extra or {}).get("census", {})
+            counts = record.census or {}
             row = {"rung": label(record), "device": record.device}
             row |= {label: count_text(counts.get(key)) for key, label in COUNTS.items()}
             rows.append(row | {"note": counts.get("reason", "")})

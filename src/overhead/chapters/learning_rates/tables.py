@@ -26,7 +26,7 @@ def of_part(records: Sequence[Record], part: str) -> list[Record]:
 
 def extra(record: Record, name: str) -> Any:
     """A field that only this chapter's records have; None where it is missing."""
-    return (record.model_extra or {}).get(name)
+    return getattr(record, name, None)
 
 
 def per_model_us(record: Record) -> list[list[float]]:

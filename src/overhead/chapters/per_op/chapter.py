@@ -18,7 +18,7 @@ from overhead.measure import rounds as runner
 from overhead.measure.contestant import Contestant
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 from overhead.records import stats
-from overhead.records.record import Record
+from overhead.records.record import Record, without_clock
 from overhead.records.stats import Interval
 from overhead.showing import figures, tables
 
@@ -69,7 +69,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
         rows = []
         for record in records:
             if record.op in STEP_OPS and record.status == "ok":
-                micro = [[s * 1e6 for s in process] for process in record.processes("op")]
+                micro = [[s * 1e6 for s in process] for process in without_clock(record)]
                 interval = stats.median_interval(micro)
                 rows.append(
                     {
