@@ -44,7 +44,8 @@ def some_records(draw: st.DrawFn) -> Record:
         timing=draw(st.none() | st.just(Timing(first_s=draw(seconds), stopped="target", samples=samples))),
         val_accuracy=draw(st.none() | st.lists(st.floats(0, 1), max_size=3)),
         member=draw(st.none() | st.dictionaries(names, finite | st.integers() | names, max_size=3)),
-        **draw(st.dictionaries(st.sampled_from(["placed_s", "import_s", "preset"]), finite | names)),
+        preset=draw(st.none() | names),
+        **draw(st.dictionaries(st.sampled_from(["placed_s", "import_s"]), finite)),
     )
 
 
