@@ -189,8 +189,7 @@ def sentence(records: Sequence[Record], remainder: str) -> Markdown:
     ]
     for side in sorted(set(sides), key=lambda s: (s.batch_size, s.device)):
         timed, same = as_timed(records, side), controlled(records, side, remainder)
-        if timed and same:
-            found = quotient([timed], [same])
+        if timed and same and (found := quotient([timed], [same])):
             text = (
                 f"At batch size {side.batch_size:,} on the {side.device.upper()}, `fit()` as the article timed it "
                 f"takes **{tables.interval(found)}** times as long as the same `fit()` without validation and metric "
