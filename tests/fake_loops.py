@@ -56,6 +56,38 @@ class Steady(Loop):
         return AT_IMPORT
 
 
+class Transposes(Steady):
+    """Returns weights as (out, in)."""
+
+    def fetch(self, state: Any) -> Params:
+        return tuple(layer._replace(w=layer.w.T) for layer in super().fetch(state))
+
+
+class LosesALayer(Steady):
+    """Returns the first layer only."""
+
+    def fetch(self, state: Any) -> Params:
+        return super().fetch(state)[:1]
+
+
+class NewPrecision(Steady):
+    """Names a precision that has no tolerance."""
+
+    def settings(self, state: Any) -> dict[str, str]:
+        return {"matmul_precision": "float8"}
+
+
+class NotFinite(Steady):
+    """Learns nan at any rate that is not one of agreement's."""
+
+    def place(self, params: Params, data: Split, workload: Workload) -> Any:
+        self.lost = workload.learning_rate == 0.05
+        return super().place(params, data, workload)
+
+    def fetch(self, state: Any) -> Params:
+        return tuple(layer._replace(w=layer.w * (np.nan if self.lost else 1)) for layer in super().fetch(state))
+
+
 class Compiles(Steady):
     """Its first run after each placement takes long."""
 

@@ -401,6 +401,6 @@ def test_a_small_sweep_measures_switches_and_counts(monkeypatch, tmp_path):
     accuracies = {r.val_accuracy[-1] for r in found if r.val_accuracy and (r.workload or {})["steps"] == 2}
     assert max(accuracies) - min(accuracies) < 0.003
     if anomalies.page_faults(1) is not None:  # Linux
-        faults = {r.loop: (r.model_extra or {})["page_faults"] for r in anomalies.of(found)}
+        faults = {r.loop: r.page_faults for r in anomalies.of(found)}
         assert faults["numpy-preallocated"] == [0]
     assert "2,048" in chapter.anomalies_table(found).text

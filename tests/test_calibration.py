@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from overhead.measure.calibration import NoCalibration
 from overhead.measure.contestant import Contestant
 from overhead.measure.probes import Probe
 from overhead.measure.probing import Ask
+from overhead.measure.process import WorkerFailed
+from overhead.measure.session import PRESETS, Session
 from overhead.problem.workload import Workload
 from overhead.records.record import Record, Samples, Timing
 
@@ -209,3 +212,37 @@ def test_a_pause_before_each_call_is_not_counted():
     elapsed = timers.clock() - start
     assert min(paused[1:]) >= 50_000
     assert 10 * 30_000 <= timed["paced_ns"][0] <= elapsed - 10 * 50_000
+
+
+def test_a_worker_that_does_not_start_leaves_the_others_their_own_answers(monkeypatch, tmp_path):
+    """Of three, the second declines; what the third answers is the third's."""
+
+    class Asked:
+        def __init__(self, who: Contestant, limit_s: float) -> None:
+            self.loop, self.facts = who.loop, {}
+
+        def ask(self, do: str, *_: object, **__: object) -> dict:
+            if self.loop == "jax-step":
+                raise WorkerFailed("declined", "not installed")
+            if do == "hello":
+                return {"pools": [], "versions": {self.loop: "1"}}
+            timed = {"calls": 1, "each_ns": [1000], "end_ns": [1000]}
+            return {"probes": [{"name": "copy", "kind": "rate", "does": self.loop, "flops": 0, "bytes": 1, **timed}]}
+
+        def cpu_seconds(self) -> float:
+            return 0.0
+
+        def pause(self) -> None: ...
+
+        close = pause
+
+    monkeypatch.setattr(probing, "Process", Asked)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    asks = [Ask(Contestant(loop, "cpu", 1), ("rate",)) for loop in ("numpy", "jax-step", "keras-fit")]
+    bench = Session(PRESETS["quick"], {"host": "here", "notebook": "none"})
+    found = probing.measure(asks, Workload(), bench)
+
+    timed = [r for r in found if r.status == "ok"]
+    assert [r.status for r in found].count("declined") == 1
+    answers = {r.loop: (list(r.versions), probing.facts(r)["does"]) for r in timed}
+    assert answers == {"numpy": (["numpy"], "numpy"), "tf": (["keras-fit"], "keras-fit")}

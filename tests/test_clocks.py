@@ -90,7 +90,7 @@ def test_every_part_has_one_sentence_to_remember_and_one_figure(taken, part):
 def test_numbers_on_the_page_are_the_records_own(taken):
     chapter = Clocks()
     quiet = selfcheck.load_ratios(taken)[0]
-    timer = taken[0].model_extra["timer"]
+    timer = taken[0].timer
 
     assert tables.interval(quiet) in chapter.beside(taken).text
     assert f"{timer['pair_cost_ns']:.0f} ns" in chapter.timer(taken).text

@@ -179,7 +179,7 @@ def test_a_worker_sees_one_gpu_and_the_record_says_which_and_names_no_card(drive
         "CUDA_VISIBLE_DEVICES": uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NVIDIA_TF32_OVERRIDE": "0", "CUPY_TF32": "0",
     }  # fmt: skip
     assert record.env["CUDA_VISIBLE_DEVICES"] == "(a UUID)"
-    assert (record.model_extra or {})["host_state"]["gpu"]["index"] == 1
+    assert record.host_state["gpu"]["index"] == 1
 
 
 def test_workers_for_the_cpu_see_no_gpu():
@@ -366,7 +366,7 @@ def test_clocks_that_are_held_back_are_noticed_with_drivers_old_and_new(driver, 
     (record,) = run_cases([contestant("FakeGpu")], SMALL[:1], BENCH)
     (why,) = [why for why in record.disturbed if "clocks were held back" in why]
     assert "heat (software slowdown)" in why
-    facts = (record.model_extra or {})["host_state"]["gpu"]
+    facts = record.host_state["gpu"]
     assert (facts["sm_clock_mhz"], facts["temperature_c"]) == ([900, 900], [91, 91])
     what = "the GPU's clocks are held back by heat (software slowdown)"
     assert what in [w.what for w in doctor.gpu_warnings({})]

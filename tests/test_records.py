@@ -16,6 +16,7 @@ from overhead.records import record as records
 from overhead.records.record import MAX_FILE_BYTES, SCHEMA, Record, RecordError, Samples, Timing
 
 OLD = Path(__file__).parent / "data" / "records-schema-1.jsonl"
+NEW = Path(__file__).parent / "data" / "records-schema-2.jsonl"
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
 seconds = st.floats(1e-9, 1e5)
@@ -43,7 +44,8 @@ def some_records(draw: st.DrawFn) -> Record:
         timing=draw(st.none() | st.just(Timing(first_s=draw(seconds), stopped="target", samples=samples))),
         val_accuracy=draw(st.none() | st.lists(st.floats(0, 1), max_size=3)),
         member=draw(st.none() | st.dictionaries(names, finite | st.integers() | names, max_size=3)),
-        **draw(st.dictionaries(st.sampled_from(["placed_s", "import_s", "preset"]), finite | names)),
+        preset=draw(st.none() | names),
+        **draw(st.dictionaries(st.sampled_from(["placed_s", "import_s"]), finite)),
     )
 
 
@@ -171,7 +173,13 @@ def test_an_old_file_stays_readable():
         "ok", "ok", "declined", "failed", "disagrees", "diverged", "ok", "ok", "ok", "ok",
     ]  # fmt: skip
     assert [bool(r.reason) for r in kept] == [r.status != "ok" for r in kept]
-    assert "".join(records.dumps([r]) for r in kept) == OLD.read_text()
+    assert all(r.schema_ == records.SCHEMA for r in kept)
+    assert records.dumps(kept) == NEW.read_text()  # what a schema-1 file is once it is converted
+    for line, record_ in zip(OLD.read_text().splitlines(), kept, strict=True):
+        was, now = json.loads(line), record_.as_json()
+        for samples in now["timing"]["samples"] if now["timing"] else []:
+            del samples["process_set"]
+        assert {**now, "schema": 1} == was
 
     numpy, floor = kept[0], kept[1]
     assert len(numpy.processes()) == 1
@@ -180,6 +188,22 @@ def test_an_old_file_stays_readable():
     assert numpy.epochs() == numpy.processes()  # a sample is an epoch here
     op = next(r for r in kept if r.op == "z1")
     assert all(1e-9 < value < 1 for value in op.processes("op")[0])  # seconds, from nanoseconds
+
+
+def test_a_file_of_this_schema_is_read_and_written_without_a_change():
+    assert records.dumps(records.read(NEW)) == NEW.read_text()
+
+
+@pytest.mark.parametrize(
+    ("loop", "preset", "sets"),
+    [("floor-xla", "quick", [0, 0]), ("floor-xla", "full", [0, 1]), ("numpy", "quick", [0, 1])],
+)
+def test_schema_1_says_by_its_preset_which_processes_took_turns(loop, preset, sets):
+    samples = [{"clock": "wall", "steps": 1, "process": p, "round": [0], "seconds": [1.0]} for p in (0, 1)]
+    fields = {**record(loop=loop, preset=preset).as_json(), "schema": 1, "timing": {"samples": samples}}
+    kept = Record.model_validate(fields)
+
+    assert [s.set_number for s in kept.timing.samples] == sets  # type: ignore[union-attr]
 
 
 def test_a_part_of_an_epoch_is_scaled_to_the_epoch():

@@ -24,7 +24,7 @@ from overhead.harness.fake_device import LATENCY_S
 from overhead.machine.alone import Busy, measuring
 from overhead.measure.contestant import Contestant
 from overhead.measure.preparation import Turn
-from overhead.measure.process import START_LIMIT_S, STOPPABLE
+from overhead.measure.process import START_LIMIT_S, STOPPABLE, Process
 from overhead.measure.rounds import FLOOR_TRIALS, run_cases, time_cases, time_epochs
 from overhead.measure.session import FLOOR_PROCESSES, PRESETS, Preset, Session
 from overhead.problem.workload import Workload
@@ -179,6 +179,29 @@ def test_a_worker_that_is_killed_in_the_rounds_takes_nobody_along(small):
     assert [case.status for case in cases] == ["failed", "failed", "ok", "ok"]
     for case in cases[:2]:
         assert "ended by SIGKILL" in (case.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("Transposes", "shapes"), ("LosesALayer", "shapes"), ("NewPrecision", "precision"), ("NotFinite", "finite")],
+)
+def test_a_loop_that_cannot_be_compared_disagrees_and_takes_nobody_along(name, reason):
+    workload = Workload(images=200, batch_size=32, learning_rate=0.05)
+    odd, steady = run_cases([contestant(name), contestant("Steady")], [workload], bench())
+
+    assert (odd.status, odd.epochs(), steady.status) == ("disagrees", [], "ok")
+    assert reason in (odd.reason or "")
+
+
+def test_a_worker_that_died_keeps_its_processor_time():
+    worker = Process(contestant("Steady"), 60.0)
+    try:
+        worker.ask("hello")
+        used = worker.cpu_seconds()
+    finally:
+        worker.kill()
+
+    assert worker.cpu_seconds() == used > 0
 
 
 def test_a_worker_that_hangs_is_ended_at_the_limit(small):

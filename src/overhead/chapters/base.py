@@ -228,7 +228,7 @@ def host_facts(found: Sequence[Record]) -> dict[str, Any]:
         versions |= record.versions
         if "OPENBLAS_CORETYPE" in record.env and "OPENBLAS_CORETYPE" not in os.environ:
             continue  # its kernels were chosen by us
-        for pool in (record.model_extra or {}).get("pools", []):
+        for pool in record.pools:
             pools.setdefault(f"{record.loop}:{pool['library']}", pool)
     return {**hosts.facts(), "versions": dict(sorted(versions.items())), "pools": pools}
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from overhead.measure import probing
-from overhead.records import stats
+from overhead.records import pairs, stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import figures, tables
@@ -117,8 +118,9 @@ def turned(verdicts: dict[tuple[str, str], stats.Verdict]) -> str:
 
 
 def ratio(a: Record, clock_a: str, b: Record, clock_b: str) -> Interval:
-    """Time of a over b, from pairs of the same block of the same round."""
-    return stats.paired_ratio([probing.per_call_us(a, clock_a)], [probing.per_call_us(b, clock_b)])
+    """Time of a over b, from pairs of the same round; nan where they share none."""
+    found = pairs.ratio(probing.rounds_us(a, clock_a), probing.rounds_us(b, clock_b))
+    return found or Interval(math.nan, math.nan, math.nan, 0)
 
 
 def kernels(records: Sequence[Record]) -> list[tuple[str, Record]]:
@@ -147,7 +149,7 @@ def kernels_table(records: Sequence[Record]) -> pd.DataFrame:
         rows.append(
             row
             | {
-                "used": str((record.model_extra or {}).get("kernels")),
+                "used": str(record.kernels),
                 "us": tables.interval(us),
                 "GFLOP/s": tables.number(probing.facts(record)["flops"] / us.median / 1e3),
                 "times the newest": tables.interval(ratio(record, "each", timed[-1], "each")),

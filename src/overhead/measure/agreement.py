@@ -39,10 +39,13 @@ class Agreement(NamedTuple):
     error: float
     tolerance: float
     epoch_loss_error: float
+    why: str | None = None  # what keeps the two from being compared at all
 
     @property
     def disagreement(self) -> str | None:
         """Why the loop may not be timed, or None."""
+        if self.why:
+            return self.why
         if not self.error <= self.tolerance:
             return f"error {self.error:.2g} after {self.steps} steps exceeds {self.tolerance:g} (norm-wise)"
         if not self.epoch_loss_error <= LOSS_TOLERANCE:
@@ -94,7 +97,15 @@ def reference(workload: Workload, split: Split) -> Reference:
 def compare(
     after_steps: Params, after_epoch: Params, workload: Workload, split: Split, precision: str = "float32"
 ) -> Agreement:
-    """A loop's parameters after 20 steps and after one epoch, each at its rate of agreement, against the reference."""
+    """A loop's parameters after 20 steps and after one epoch, each at its rate of agreement, against the reference.
+
+    Parameters of other shapes and a precision without a tolerance are a disagreement, not an error.
+    """
+    why = _incomparable(after_steps, after_epoch, workload)
+    if precision not in TOLERANCES:
+        why = f"precision must be one of {', '.join(TOLERANCES)}, got {precision!r}"
+    if why:
+        return Agreement(STEPS, math.inf, TOLERANCES.get(precision, 0.0), math.inf, why)
     expected = reference(workload, split)
     loss = mlp.loss(after_epoch, split.x, split.y)
     error = abs(loss - expected.epoch_loss) / expected.epoch_loss
@@ -104,6 +115,15 @@ def compare(
         TOLERANCES[precision] + expected.undecided,
         error if math.isfinite(error) else math.inf,
     )
+
+
+def _incomparable(after_steps: Params, after_epoch: Params, workload: Workload) -> str | None:
+    expected = [tensor.shape for tensor in mlp.flat(mlp.init(workload))]
+    for params in (after_steps, after_epoch):
+        found = [tensor.shape for tensor in mlp.flat(params)]
+        if found != expected:
+            return f"shapes of the parameters must be {expected}, got {found}"
+    return None
 
 
 def diverged_step(losses: Sequence[float], classes: int, began: float = math.nan) -> int | None:

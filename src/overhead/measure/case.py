@@ -42,6 +42,7 @@ class Case:
     peak_rss_bytes: int = 0
     stopped: str | None = None
     disturbed: set[str] = field(default_factory=set)
+    copies: int = 1  # processes of this contestant in one set
 
     def keep(self, clock: str, steps: int, process: int, round_: int, ns: Iterable[int]) -> None:
         """Add samples of `steps` training steps each, integer nanoseconds, taken in `round_`."""
@@ -49,6 +50,9 @@ class Case:
         for value in ns:
             rounds.append(round_)
             values.append(value)
+
+    def _set(self, process: int) -> int:
+        return process // self.copies  # numbered by `rounds.lineup`
 
     def fail(self, status: str, reason: str) -> None:
         self.status, self.reason = status, reason
@@ -73,7 +77,14 @@ class Case:
     def record(self, provenance: dict[str, Any]) -> Record:
         """One record of the whole case: the wall and dispatch clocks, in seconds."""
         kept = [
-            Samples(clock=clock, steps=steps, process=process, round=rounds, seconds=[ns * 1e-9 for ns in values])
+            Samples(
+                clock=clock,
+                steps=steps,
+                process=process,
+                round=rounds,
+                process_set=self._set(process),
+                seconds=[ns * 1e-9 for ns in values],
+            )
             for (clock, steps, process), (rounds, values) in self.samples.items()
         ]
         return self._record(provenance, kept)
@@ -83,7 +94,11 @@ class Case:
         by_op: dict[str, list[Samples]] = {}
         for (clock, steps, process), (rounds, values) in self.samples.items():
             op, _, kind = clock.rpartition("/")
-            by_op.setdefault(op, []).append(Samples(clock=kind, steps=steps, process=process, round=rounds, ns=values))
+            by_op.setdefault(op, []).append(
+                Samples(
+                    clock=kind, steps=steps, process=process, round=rounds, process_set=self._set(process), ns=values
+                )
+            )
         return [self._record(provenance, kept, op) for op, kept in by_op.items()] or [self._record(provenance, [])]
 
     def _record(self, provenance: dict[str, Any], kept: list[Samples], op: str | None = None) -> Record:

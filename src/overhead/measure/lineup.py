@@ -14,12 +14,17 @@ from overhead.problem.workload import Workload
 
 def lineup(contestants: Sequence[Contestant], preset: Preset, process: int) -> list[tuple[Contestant, int]]:
     """Who has a process in set number `process`, and the process's number; floors have several."""
-    copies = -(-FLOOR_PROCESSES // preset.processes)
     return [
-        (contestant, process * copies + copy if contestant.is_floor else process)
+        (contestant, process * copies + copy)
         for contestant in dict.fromkeys(contestants)
-        for copy in range(copies if contestant.is_floor else 1)
+        for copies in [copies_of(contestant, preset)]
+        for copy in range(copies)
     ]
+
+
+def copies_of(contestant: Contestant, preset: Preset) -> int:
+    """Processes that a contestant has in one set: the floor is the best of several."""
+    return -(-FLOOR_PROCESSES // preset.processes) if contestant.is_floor else 1
 
 
 def start(

@@ -107,7 +107,10 @@ class Preparation:
     def _fetched(self) -> Params:
         self.worker.ask("fetch", out=self.out)
         with np.load(self.out) as archive:
-            return unflat([archive[name] for name in archive.files])
+            tensors = [archive[name] for name in archive.files]
+        if len(tensors) % 2:
+            raise WorkerFailed("disagrees", f"each layer must have weights and biases, got {len(tensors)} tensors")
+        return unflat(tensors)
 
     def _had_to_wait(self, wall_s: float) -> bool:
         """Refuse a contestant whose parameters take longer to fetch right after its run than when the device rests.
@@ -133,13 +136,13 @@ class Preparation:
         for _ in range(workload.epochs - 1):
             self.worker.ask("run", steps=workload.steps)
             trained.append(self._fetched())
-        finite = all(np.isfinite(tensor).all() for tensor in mlp.flat(trained[-1]))
+        finite = all(np.isfinite(tensor).all() for params in trained for tensor in mlp.flat(params))
         known = finite and workload.learning_rate == agreement.RATE
         step = None if known else agreement.diverged_at(workload, split)
         if step is not None:
             raise WorkerFailed("diverged", f"diverged at step {step} (learning rate {workload.learning_rate:g})")
         if not finite:
-            raise WorkerFailed("disagrees", "its parameters are not finite, and the reference's are")
+            raise WorkerFailed("disagrees", "parameters must be finite, as the reference's are at this learning rate")
         if len(split.y_val):
             self.case.val_accuracy = [mlp.accuracy(p, split.x_val, split.y_val) for p in trained]
 

@@ -11,11 +11,10 @@ from overhead.machine import host
 from overhead.machine.alone import measuring
 from overhead.machine.disturbance import Disturbance
 from overhead.measure.contestant import Contestant
-from overhead.measure.probes import FIXED
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
 from overhead.measure.session import Session
 from overhead.problem.workload import Workload
-from overhead.records import stats
+from overhead.records import pairs, stats
 from overhead.records.record import Record, Samples, Timing
 from overhead.records.stats import Interval
 
@@ -61,7 +60,7 @@ def measure(asks: Sequence[Ask], workload: Workload, session: Session) -> list[R
                         found.append(_failed(ask, failure, session))
             disturbance = Disturbance()
             disturbance.start(sum(worker.cpu_seconds() for _, worker in workers))
-            gathered = _rounds([pair for pair in workers if pair[1].facts], workload, session, found)
+            gathered = _rounds(workers, workload, session, found)
             disturbed = disturbance.found(sum(worker.cpu_seconds() for _, worker in workers))
         finally:
             for _, worker in workers:
@@ -78,11 +77,11 @@ Gathered = dict[tuple[int, str], list[tuple[int, dict[str, Any]]]]
 
 
 def _rounds(
-    ready: list[tuple[Ask, Process]], workload: Workload, session: Session, found: list[Record]
+    workers: list[tuple[Ask, Process]], workload: Workload, session: Session, found: list[Record]
 ) -> Gathered:  # fmt: skip
-    """(worker's index, kind/name of the probe) → (round, answer)."""
+    """(index of a worker among all, kind/name of the probe) → (round, answer); one that did not start is not asked."""
     gathered: Gathered = {}
-    shuffle, able = random.Random(session.seed), dict(enumerate(ready))
+    shuffle, able = random.Random(session.seed), {i: pair for i, pair in enumerate(workers) if pair[1].facts}
     for round_ in range(ROUNDS[session.preset.name]):
         for index in shuffle.sample(sorted(able), len(able)):
             ask, worker = able[index]
@@ -152,13 +151,12 @@ def _kernels(facts: dict[str, Any]) -> str | None:
 
 def kind(record: Record) -> str | None:
     """Of `probes.KINDS`; None for a record that is of no probe."""
-    found = ((record.model_extra or {}).get("probe") or {}).get("kind")
-    return FIXED if found == "floor" else found  # as records of schema 1 call it
+    return (record.probe or {}).get("kind")
 
 
 def facts(record: Record) -> dict[str, Any]:
     """kind, does, flops and bytes of a record's probe."""
-    return (record.model_extra or {})["probe"]
+    return record.probe or {}
 
 
 def per_call_us(record: Record, clock: str) -> list[float]:
@@ -169,6 +167,18 @@ def per_call_us(record: Record, clock: str) -> list[float]:
         if samples.clock == clock
         for value in samples.values_s
     ]
+
+
+def rounds_us(record: Record, clock: str) -> pairs.Rounds:
+    """Microseconds a call, the median of each round's blocks."""
+    return pairs.typical(
+        [
+            (samples.set_number, round_, value / samples.steps * 1e6)
+            for samples in (record.timing.samples if record.timing else [])
+            if samples.clock == clock
+            for round_, value in zip(samples.round, samples.values_s, strict=True)
+        ]
+    )
 
 
 def interval_us(record: Record, clock: str = "end") -> Interval:

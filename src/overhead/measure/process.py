@@ -43,6 +43,7 @@ class Process:
         self.limit_s = limit_s  # for any command but the first
         self.env = environment(contestant)
         self.ended: str | None = None  # why the process is no more
+        self._cpu_s = 0.0
         self.broken = False  # a command failed: memory or a device's context may be lost with it
         self.facts: dict[str, Any] = {}
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -144,8 +145,9 @@ class Process:
         try:
             times = psutil.Process(self.pid).cpu_times()
         except psutil.Error:
-            return 0.0
-        return times.user + times.system
+            return self._cpu_s  # of a process that has died, what it was last seen to have used
+        self._cpu_s = max(self._cpu_s, times.user + times.system)
+        return self._cpu_s
 
     def _signal(self, name: str) -> None:
         if STOPPABLE and self._process.poll() is None:

@@ -16,7 +16,7 @@ from overhead.machine.disturbance import Disturbance, GpuWatch
 from overhead.measure.case import Case, Cases
 from overhead.measure.contestant import Contestant
 from overhead.measure.finished import Finished
-from overhead.measure.lineup import lineup, replaced, start
+from overhead.measure.lineup import copies_of, lineup, replaced, start
 from overhead.measure.preparation import Turn, prepared
 from overhead.measure.process import Process, WorkerFailed
 from overhead.measure.session import Session
@@ -47,7 +47,12 @@ def time_cases(
     Raises `Busy` when another measurement holds the host.
     """
     contestants = [c.resolved() for c in contestants]
-    cases = {(c, w): Case(c, w) for c in contestants for w in workloads if session.wanted(c, w)}
+    cases = {
+        (c, w): Case(c, w, copies=copies_of(c, session.preset))
+        for c in contestants
+        for w in workloads
+        if session.wanted(c, w)
+    }
     others, busy = _others_on_gpu(contestants), _busy_gpu(contestants)
     finished = Finished(session.journal, cases)
     with measuring(session.force) as shared, scratch(_bytes_of(workloads)) as folder:

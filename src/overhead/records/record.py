@@ -14,10 +14,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from overhead.machine import timer as timers
 from overhead.problem.files import check_regular
+from overhead.records import old
 
-SCHEMA = 1
+SCHEMA = 2
 MAX_FILE_BYTES = 2_000_000
 Status = Literal["ok", "declined", "failed", "disagrees", "diverged"]
+
+
+KEPT_WHERE_SET = (
+    "preset", "pools", "kernels", "busy_threads", "cores_allowed", "placed_s", "import_s", "timer", "host_state",
+    "census", "page_faults", "probe", "part", "models", "beside", "cost", "tool", "notes", "profile", "timeline",
+)  # fields that few records have: a line holds them only where they are set  # fmt: skip
 
 
 class RecordError(ValueError):
@@ -33,8 +40,14 @@ class Samples(BaseModel):
     steps: int  # training steps in one sample
     process: int
     round: list[int]
+    process_set: int | None = None  # which processes were alive together; None: a set has the one process
     seconds: list[float] | None = None
     ns: list[int] | None = None
+
+    @property
+    def set_number(self) -> int:
+        """The set of processes that took turns with this one."""
+        return self.process if self.process_set is None else self.process_set
 
     @property
     def values_s(self) -> list[float]:
@@ -82,15 +95,35 @@ class Record(BaseModel):
     dirty: bool | None = None
     disturbed: list[str] = []
     started: str | None = None
+    preset: str | None = None
+    placed_s: float | None = None  # seconds to place parameters and images on the device
+    import_s: float | None = None  # seconds to import the framework
+    pools: list[dict[str, Any]] = []  # thread pools of the process: library, version, architecture, threads
+    kernels: str | None = None  # kernel architecture that the BLAS chose
+    busy_threads: int | None = None  # threads that worked
+    cores_allowed: int | None = None
+    timer: dict[str, float] | None = None  # resolution_ns, pair_cost_ns, empty_ns
+    host_state: dict[str, Any] | None = None  # what disturbed, as shares of the time
+    census: dict[str, Any] | None = None  # counts a step, or the reason why there are none
+    page_faults: float | list[float] | None = None  # a step; a list: one a process
+    probe: dict[str, Any] | None = None  # kind, does, flops, bytes
+    part: str | None = None  # of the learning-rate page
+    models: int | None = None  # trained together in the samples
+    beside: int | None = None  # models of the case that the record is compared with
+    cost: dict[str, Any] | None = None  # of a sweep: wall_s, train_s, …
+    tool: str | None = None  # the profiler
+    notes: list[str] = []  # on the profile
+    profile: dict[str, Any] | None = None
+    timeline: dict[str, list[Any]] | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _schema_key(cls, value: Any) -> Any:
         if isinstance(value, dict) and "schema" in value:
-            value = dict(value)
+            if type(value["schema"]) is not int or not 1 <= value["schema"] <= SCHEMA:
+                raise ValueError(f"schema must be between 1 and {SCHEMA}, got {value['schema']!r}")
+            value = old.converted(value, SCHEMA)
             value["schema_"] = value.pop("schema")
-            if type(value["schema_"]) is not int or not 1 <= value["schema_"] <= SCHEMA:
-                raise ValueError(f"schema must be between 1 and {SCHEMA}, got {value['schema_']!r}")
         return value
 
     @model_validator(mode="after")
@@ -102,29 +135,44 @@ class Record(BaseModel):
     def as_json(self) -> dict[str, Any]:
         """The object of one line: `schema` first, floats to 6 significant digits."""
         fields = self.model_dump(mode="json")
+        for name in KEPT_WHERE_SET:
+            if fields[name] is None or fields[name] == []:
+                del fields[name]
         return {"schema": fields.pop("schema_"), **_rounded(fields)}
 
+    @property
+    def steps_per_epoch(self) -> int:
+        """Training steps of one epoch of the workload; 1 where there is none."""
+        return (self.workload or {}).get("steps") or 1
+
     def processes(self, clock: str = "wall") -> list[list[float]]:
-        """Samples of `clock` in seconds, one list a process; of an op without the clock's own cost (`timers.net`)."""
+        """Samples of `clock` in seconds, one list a process, as they were read; see `without_clock`."""
         found: dict[int, list[float]] = {}
         for samples in self.timing.samples if self.timing else []:
             if samples.clock == clock:
                 found.setdefault(samples.process, []).extend(samples.values_s)
-        series = [found[p] for p in sorted(found)]
-        timer = (self.model_extra or {}).get("timer")
-        if clock != "op" or not timer:
-            return series
-        return [timers.net(s, timer["empty_ns"] * 1e-9, timer["pair_cost_ns"] * 1e-9) for s in series]
+        return [found[p] for p in sorted(found)]
 
     def epochs(self) -> list[list[float]]:
         """Wall seconds per epoch, one list a process: samples scaled by steps per epoch / steps sampled."""
-        steps = (self.workload or {}).get("steps") or 1
         found: dict[int, list[float]] = {}
         for samples in self.timing.samples if self.timing else []:
             if samples.clock == "wall":
-                scale = steps / samples.steps
+                scale = self.steps_per_epoch / samples.steps
                 found.setdefault(samples.process, []).extend(s * scale for s in samples.values_s)
         return [found[p] for p in sorted(found)]
+
+
+def without_clock(record: Record) -> list[list[float]]:
+    """Seconds of an op's samples, one list a process, less what reading the clock costs (`timers.net`).
+
+    As they were read where the record does not know its clock. The only place that subtracts the clock's cost.
+    """
+    series = record.processes("op")
+    if not record.timer:
+        return series
+    empty_s, pair_s = record.timer["empty_ns"] * 1e-9, record.timer["pair_cost_ns"] * 1e-9
+    return [timers.net(samples, empty_s, pair_s) for samples in series]
 
 
 def _rounded(value: Any) -> Any:

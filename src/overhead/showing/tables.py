@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from overhead.loops import FLOORS
-from overhead.records import stats
+from overhead.records import pairs, stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 
@@ -35,13 +35,14 @@ def floor_of(records: Sequence[Record], batch_size: int, device: str) -> tuple[R
     return best
 
 
-def times_floor(record: Record, floor: tuple[Record, Interval] | None) -> Interval | None:
-    """A loop's seconds per epoch over the floor's, from pairs of the same round of the floor's best process."""
-    if floor is None or record.status != "ok":
-        return None
-    best = min(floor[0].epochs(), key=lambda process: stats.median_interval([process]).median)
-    epochs = record.epochs()
-    return stats.paired_ratio([process[: len(best)] for process in epochs], [best] * len(epochs))
+def times_floor(record: Record, records: Sequence[Record]) -> Interval | None:
+    """A loop's seconds per epoch over the floor's, from pairs of one round of one set of processes.
+
+    The floor of a set is its best process over libraries and threads. None where they share no round.
+    """
+    size = _batch_size(record)
+    floors = [r for r in records if r.loop in FLOORS and r.device == record.device and _batch_size(r) == size]
+    return pairs.ratio(pairs.epochs(record), pairs.best(floors))
 
 
 def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
@@ -70,7 +71,8 @@ def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
             "val_accuracy": record.val_accuracy[-1] if record.val_accuracy else math.nan,
             "peak_rss_bytes": record.peak_rss_bytes or math.nan,
             "disturbed": "; ".join(record.disturbed),
-            **{name: (record.model_extra or {}).get(name) for name in ("cores_allowed", "busy_threads")},
+            "cores_allowed": record.cores_allowed,
+            "busy_threads": record.busy_threads,
         }
         if record.status == "ok" and record.timing:
             epochs = record.epochs()
@@ -91,7 +93,7 @@ def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
             if dispatch:
                 per_step = [[v / s.steps for v in s.values_s] for s in dispatch]
                 row["dispatch_us"] = stats.median_interval(per_step).median * 1e6
-            ratio = times_floor(record, floor_of(records, row["batch_size"], record.device))
+            ratio = times_floor(record, records)
             if ratio:
                 row |= {
                     "times_floor": ratio.median,
@@ -123,10 +125,8 @@ def floors_frame(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def ratio(slower: Record, faster: Record) -> Interval | None:
-    """Seconds per epoch of `slower` over `faster`, from pairs of the same round; None unless both were timed."""
-    if slower.status != "ok" or faster.status != "ok":
-        return None
-    return stats.paired_ratio(slower.epochs(), faster.epochs())
+    """Seconds per epoch of `slower` over `faster`, from pairs of one round of one set; None where they share none."""
+    return pairs.ratio(pairs.epochs(slower), pairs.epochs(faster))
 
 
 def _batch_size(record: Record) -> int | None:

@@ -134,7 +134,8 @@ def slowdown(rows: Sequence[Record]) -> tuple[Record, Record, Interval] | None:
     *smaller, largest = timed
     best = min(smaller, key=lambda r: stats.median_interval(r.epochs()).median / _images(r))
     ratio = tables.ratio(largest, best)
-    assert ratio is not None
+    if ratio is None:
+        return None
     return largest, best, mapped(ratio, partial(mul, _images(best) / _images(largest)))
 
 
@@ -208,7 +209,7 @@ def _images(record: Record) -> int:
 
 def _faults(record: Record) -> str:
     """Those of a step: of the process that was asked, or from the fewest to the most over processes."""
-    counts = (record.model_extra or {}).get("page_faults")
+    counts = record.page_faults
     if counts is None:
         return tables.NOT_MEASURED
     if not isinstance(counts, list):

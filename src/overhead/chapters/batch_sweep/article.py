@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from overhead.chapters.pages import Html, Markdown
-from overhead.records import stats
+from overhead.records import pairs, stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import tables
@@ -109,20 +109,9 @@ def controlled(records: Sequence[Record], side: Side, remainder: str) -> Record 
     return of(records, side._replace(loop=AS_TIMED.get(side.loop, (side.loop,))[0]), remainder)
 
 
-def quotient(over: Sequence[Record], under: Sequence[Record]) -> Interval:
-    """The product of seconds per epoch of `over` through that of `under`, from pairs of one round."""
-    found = []
-    for process in zip(*(r.epochs() for r in [*over, *under]), strict=False):
-        values = []
-        for row in zip(*process, strict=False):
-            value = 1.0
-            for seconds in row[: len(over)]:
-                value *= seconds
-            for seconds in row[len(over) :]:
-                value /= seconds
-            values.append(value)
-        found.append(values)
-    return stats.median_interval(found)
+def quotient(over: Sequence[Record], under: Sequence[Record]) -> Interval | None:
+    """The product of seconds per epoch of `over` through that of `under`, from pairs of one round; None without any."""
+    return pairs.quotient([pairs.epochs(r) for r in over], [pairs.epochs(r) for r in under])
 
 
 def gap_intervals(
@@ -200,8 +189,7 @@ def sentence(records: Sequence[Record], remainder: str) -> Markdown:
     ]
     for side in sorted(set(sides), key=lambda s: (s.batch_size, s.device)):
         timed, same = as_timed(records, side), controlled(records, side, remainder)
-        if timed and same:
-            found = quotient([timed], [same])
+        if timed and same and (found := quotient([timed], [same])):
             text = (
                 f"At batch size {side.batch_size:,} on the {side.device.upper()}, `fit()` as the article timed it "
                 f"takes **{tables.interval(found)}** times as long as the same `fit()` without validation and metric "

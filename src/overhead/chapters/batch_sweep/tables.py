@@ -13,7 +13,7 @@ import pandas as pd
 
 from overhead.chapters.pages import Html
 from overhead.loops import LOOPS
-from overhead.records import stats
+from overhead.records import pairs, stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import tables
@@ -48,7 +48,8 @@ def gains(series: Sequence[Record]) -> list[tuple[Record, Record, Interval]]:
     found = []
     for small, large in pairwise(series):
         ratio = tables.ratio(small, large)
-        assert ratio is not None
+        if ratio is None:
+            continue
         share = 1 / math.log2(size_of(large) / size_of(small))
         found.append((small, large, mapped(ratio, partial(pow, exp=share))))
     return found
@@ -88,20 +89,21 @@ def plateau(small: Record, large: Record) -> dict[str, Interval | None]:
     """
     a, b = small.workload or {}, large.workload or {}
     per_step, per_image, stays = [], [], []
-    for fast, slow in zip(large.epochs(), small.epochs(), strict=False):
-        pairs = list(zip(slow, fast, strict=False))
+    for rows in pairs.joined(pairs.epochs(small), pairs.epochs(large)):
         # both epochs see about the same images; each is scaled to its own
         det = a["steps"] * b["images_seen"] - b["steps"] * a["images_seen"]
-        step = [(s * b["images_seen"] - f * a["images_seen"]) / det for s, f in pairs]
+        step = [(s * b["images_seen"] - f * a["images_seen"]) / det for s, f in rows]
         per_step.append(step)
-        per_image.append([(f - b["steps"] * p) / b["images_seen"] for (_, f), p in zip(pairs, step, strict=True)])
-        stays.append([(f - b["steps"] * p) / f for (_, f), p in zip(pairs, step, strict=True)])
+        per_image.append([(f - b["steps"] * p) / b["images_seen"] for (_, f), p in zip(rows, step, strict=True)])
+        stays.append([(f - b["steps"] * p) / f for (_, f), p in zip(rows, step, strict=True)])
     named = {"per_step_s": per_step, "per_image_s": per_image, "stays": stays}
     return {name: _positive(series) for name, series in named.items()}
 
 
 def _positive(series: list[list[float]]) -> Interval | None:
-    return stats.median_interval(series) if all(value > 0 for process in series for value in process) else None
+    return (
+        stats.median_interval(series) if series and all(value > 0 for process in series for value in process) else None
+    )
 
 
 def plateau_table(records: Sequence[Record], caption: str) -> Html:

@@ -311,7 +311,7 @@ CLOCKS = {"dispatch": "the call returned", "wall": "the device was done"}
 
 
 def _timer(records: Sequence[Record]) -> dict[str, float] | None:
-    return next((r.model_extra["timer"] for r in records if r.model_extra and "timer" in r.model_extra), None)
+    return next((r.timer for r in records if r.timer), None)
 
 
 def _raw(record: Record, clock: str) -> list[np.ndarray]:

@@ -25,7 +25,7 @@ from overhead.measure.session import Session
 from overhead.problem import bounds, peaks
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 from overhead.records import stats
-from overhead.records.record import Record
+from overhead.records.record import Record, without_clock
 from overhead.showing import figures, roofline, tables
 
 ARTICLE_PEAK_FLOPS_PER_S = 3072 * 1.8e9 * 2  # the article's own assumption: cores, clock, a multiply-add
@@ -181,7 +181,7 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
         found = []
         for name, device in (("numpy", "cpu"), ("cupy", "gpu")):
             rows = [
-                {"op": r.op, "time_us": stats.median_interval([[s * 1e6 for s in p] for p in r.processes("op")]).median}
+                {"op": r.op, "time_us": stats.median_interval([[s * 1e6 for s in p] for p in without_clock(r)]).median}
                 for r in records
                 if r.loop == name and r.device == device and r.status == "ok" and r.op in STEP_OPS
                 and probing.kind(r) is None

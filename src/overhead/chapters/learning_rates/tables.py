@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from overhead.loops import FLOORS, MANY
-from overhead.records import stats
+from overhead.records import pairs, stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import tables
@@ -25,7 +26,7 @@ def of_part(records: Sequence[Record], part: str) -> list[Record]:
 
 def extra(record: Record, name: str) -> Any:
     """A field that only this chapter's records have; None where it is missing."""
-    return (record.model_extra or {}).get(name)
+    return getattr(record, name, None)
 
 
 def per_model_us(record: Record) -> list[list[float]]:
@@ -34,11 +35,20 @@ def per_model_us(record: Record) -> list[list[float]]:
     return [[seconds * scale for seconds in process] for process in record.epochs()]
 
 
-def floor_us(records: Sequence[Record], device: str, beside: int) -> list[list[float]] | None:
-    """The floor of one model, microseconds a step: the fastest process of any library and thread count; or None."""
+def rounds_us(record: Record) -> pairs.Rounds:
+    """Microseconds a model and step of each round."""
+    return _scaled(pairs.epochs(record), record)
+
+
+def floor_us(records: Sequence[Record], device: str, beside: int) -> pairs.Rounds:
+    """The floor of one model, microseconds a step: the fastest process of each set, any library and thread count."""
     alike = [r for r in records if r.loop in FLOORS and r.device == device and extra(r, "beside") == beside]
-    processes = [process for r in alike if r.status == "ok" for process in per_model_us(r)]
-    return [min(processes, key=lambda p: stats.median_interval([p]).median)] if processes else None
+    return _scaled(pairs.best(alike), alike[0]) if alike else {}
+
+
+def _scaled(epochs: pairs.Rounds, record: Record) -> pairs.Rounds:
+    scale = 1e6 / record.steps_per_epoch / (extra(record, "models") or 1)
+    return {set_: {r: seconds * scale for r, seconds in rounds.items()} for set_, rounds in epochs.items()}
 
 
 def models_frame(records: Sequence[Record]) -> pd.DataFrame:
@@ -57,17 +67,16 @@ def models_frame(records: Sequence[Record]) -> pd.DataFrame:
             "status": record.status, "reason": record.reason,
         }  # fmt: skip
         if record.status == "ok":
-            ours, floor = per_model_us(record), floor_us(records, record.device, beside)
-            found = stats.median_interval(ours)
+            found = stats.median_interval(per_model_us(record))
             row |= {"us": found.median, "low_us": found.low, "high_us": found.high, "n": found.n}
             row["first_s"] = record.timing.first_s if record.timing else math.nan
-            if floor:
-                times = stats.paired_ratio([p[: len(floor[0])] for p in ours], floor * len(ours))
+            if times := pairs.ratio(rounds_us(record), floor_us(records, record.device, beside)):
                 row |= {"times_floor": times.median, "times_floor_low": times.low, "times_floor_high": times.high}
         rows.append(row)
     for device, beside in sorted({(r.device, extra(r, "beside")) for r in records if r.loop in FLOORS}):
         if floor := floor_us(records, device, beside):
-            found = stats.median_interval(floor)
+            lowest = min((list(rounds.values()) for rounds in floor.values()), key=lambda p: statistics.median(p))
+            found = stats.median_interval([lowest])
             rows.append(
                 {"engine": "floor", "device": device, "models": beside, "status": "ok", "us": found.median,
                  "low_us": found.low, "high_us": found.high, "n": found.n}
@@ -132,15 +141,14 @@ def all_rates(records: Sequence[Record], caption: str) -> str:
         ours = per_model_us(record)
         steps = record.workload["steps"]  # type: ignore[index]
         seconds = stats.median_interval([[us * 1e-6 * steps * models for us in process] for process in ours])
-        floor = floor_us(records, record.device, models)
+        floor = pairs.ratio(rounds_us(record), floor_us(records, record.device, models))
         solo = next((r for r in records if (r.loop, r.device) == ("jax-epoch", record.device)), None)
+        against = pairs.ratio(rounds_us(record), rounds_us(solo)) if solo and solo is not record else None
         rows.append(
             row | {
                 "s for all": interval(seconds),
-                "times the floor": interval(stats.paired_ratio([p[: len(floor[0])] for p in ours], floor * len(ours)))
-                if floor else NOT_MEASURED,
-                "against solo jax-epoch runs": interval(stats.paired_ratio(ours, per_model_us(solo)))
-                if solo and solo.status == "ok" and solo is not record else NOT_MEASURED,
+                "times the floor": interval(floor) if floor else NOT_MEASURED,
+                "against solo jax-epoch runs": interval(against) if against else NOT_MEASURED,
                 "n": str(seconds.n),
                 "note": "; ".join(record.disturbed),
             }
@@ -187,7 +195,9 @@ def _vmap(here: Sequence[Record], counts: Sequence[int]) -> str:
     for count in counts:
         of = {r.loop: r for r in here if extra(r, "beside") == count}
         if "vmap" in of and "sequential" in of:
-            found = stats.paired_ratio(per_model_us(of["vmap"]), per_model_us(of["sequential"]))
+            found = pairs.ratio(rounds_us(of["vmap"]), rounds_us(of["sequential"]))
+            if found is None:
+                continue
             side = wins if found.n > 1 and found.high < 1 else loses if found.n > 1 and found.low > 1 else open_
             side.append((count, found))
     told = [

@@ -19,7 +19,7 @@ from overhead.measure.rounds import time_cases, time_ops
 from overhead.measure.session import Session
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 from overhead.records import stats
-from overhead.records.record import Record
+from overhead.records.record import Record, without_clock
 from overhead.records.stats import Interval
 from overhead.showing import figures, tables
 
@@ -70,7 +70,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
         rows = []
         for record in records:
             if record.op in STEP_OPS and record.status == "ok":
-                micro = [[s * 1e6 for s in process] for process in record.processes("op")]
+                micro = [[s * 1e6 for s in process] for process in without_clock(record)]
                 interval = stats.median_interval(micro)
                 rows.append(
                     {
@@ -105,7 +105,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
                 continue
             sums, unread, loop = _added(ops), _samples(whole, "unread"), _samples(whole, "wall")
             reading = float(_samples(empty, "op")["us"].median() - _samples(empty, "unread")["us"].median())
-            turns = pd.concat({"sum": _turns(sums), "unread": _turns(unread)}, axis=1).dropna()
+            turns = pd.concat({"sum": _turns(sums), "unread": _turns(unread), "loop": _turns(loop)}, axis=1).dropna()
             rows.append(
                 {
                     "backend": backend,
@@ -118,7 +118,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
                     "difference": difference_interval(turns["sum"] - turns["unread"]),
                     "ratio": stats.paired_ratio([turns["sum"].tolist()], [turns["unread"].tolist()]),
                     "closure": stats.paired_ratio([(turns["sum"] - reading).tolist()], [turns["unread"].tolist()]),
-                    "own": stats.paired_ratio([_turns(loop).tolist()], [turns["unread"].tolist()]),
+                    "own": stats.paired_ratio([turns["loop"].tolist()], [turns["unread"].tolist()]),
                 }
             )
         return pd.DataFrame(rows)

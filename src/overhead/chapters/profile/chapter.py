@@ -78,16 +78,16 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
             if record.status != "ok":
                 lines.append(f"- No profile on the {record.device.upper()}: {record.reason}.")
                 continue
-            extra, summary = record.model_extra or {}, summary_of(record)
+            summary = summary_of(record)
             counted = f"{summary.executions:,} runs of compiled programs" if summary.executions else ""
             if summary.launches:
                 counted = f"{summary.launches.total:,} launches, {summary.launches.graph:,} of them of graphs"
             wall = f"{(summary.span_ns or 0) / 1e6:,.0f} ms" if summary.span_ns else "an unknown span"
             steps = (record.workload or {})["steps"]
             lines.append(
-                f"- On the {record.device.upper()}, *{extra['tool']}* recorded an epoch of {steps:,} steps of "
+                f"- On the {record.device.upper()}, *{record.tool}* recorded an epoch of {steps:,} steps of "
                 f" [{record.loop}](loop-{record.loop}): {wall}, {counted or 'nothing that it counts'}. "
-                + " ".join(f"Note: {_letters(note)}." for note in (*extra["notes"], *summary.warnings))
+                + " ".join(f"Note: {_letters(note)}." for note in (*record.notes, *summary.warnings))
             )
         return pages.Markdown("\n".join(lines))
 
@@ -97,7 +97,7 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
         if not found:
             return pages.Markdown("*There is no profile of this host to draw.*")
         record = found[-1]
-        rows = pd.DataFrame((record.model_extra or {})["timeline"])
+        rows = pd.DataFrame(record.timeline)
         title = f"{STEPS_DRAWN} profiled steps of {record.loop}, {record.device}, batch size 32"
         return figures.lanes(rows, f"microseconds ({title})", alt_of(rows, title))
 
@@ -180,7 +180,7 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
 
 def summary_of(record: Record) -> ProfileSummary:
     """The profile that a record holds."""
-    return ProfileSummary.model_validate((record.model_extra or {})["profile"])
+    return ProfileSummary.model_validate(record.profile)
 
 
 def _letters(text: str) -> str:

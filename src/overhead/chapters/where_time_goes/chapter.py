@@ -23,7 +23,7 @@ from overhead.measure.rounds import time_cases, time_epochs
 from overhead.measure.session import PRESETS, Session
 from overhead.problem import bounds
 from overhead.problem.workload import TRAINING_IMAGES, Workload
-from overhead.records import stats
+from overhead.records import pairs, stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import figures, tables
@@ -134,8 +134,7 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
         lines = []
         for keras in probing.select(records, "frame", "keras-train-step"):
             plain = probing.select(records, "frame", "function-step", device=keras.device)
-            if plain:
-                ratio = stats.paired_ratio([probing.per_call_us(keras, "end")], [probing.per_call_us(plain[0], "end")])
+            if plain and (ratio := pairs.ratio(probing.rounds_us(keras, "end"), probing.rounds_us(plain[0], "end"))):
                 lines.append(
                     f"On the {keras.device.upper()} one step through Keras's train function takes "
                     f"{tables.interval(probing.interval_us(keras))} us, the same mathematics in a plain `tf.function` "
