@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from overhead.machine import host as hosts
-from overhead.measure.session import PRESETS, Preset, Session
+from overhead.measure.session import ONE_PROCESS, PRESETS, Preset, Session
 from overhead.problem.workload import TRAINING_IMAGES, LearningRate
 from overhead.records import record as records
 from overhead.records.record import Record
@@ -82,7 +82,7 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
     """A chapter's parameters, with the measurement they describe. Subclasses add their axes."""
 
     name: ClassVar[str]  # the notebook's and the record file's name
-    presets: ClassVar[Mapping[str, Preset]] = PRESETS
+    presets: ClassVar[Mapping[str, Preset]] = {**PRESETS, "quick": ONE_PROCESS}
 
     host: HostName = "local"  # folder under results/
     preset: Literal["quick", "workshop", "full"] = "quick"

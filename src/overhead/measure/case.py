@@ -66,6 +66,15 @@ class Case:
         """Wall seconds per epoch, a list a process."""
         return [seconds for _, seconds in sorted(self.epochs_by_process().items())]
 
+    def turns(self, process: int) -> dict[int, float]:
+        """Round → wall seconds per epoch, the mean of the turn that a process had."""
+        found: dict[int, list[float]] = {}
+        for (clock, steps, number), (rounds, values) in self.samples.items():
+            if clock == "wall" and number == process:
+                for round_, value in zip(rounds, values, strict=True):
+                    found.setdefault(round_, []).append(value * 1e-9 * self.workload.steps / steps)
+        return {round_: sum(values) / len(values) for round_, values in found.items()}
+
     def epochs_by_process(self) -> dict[int, list[float]]:
         """Wall seconds per epoch, by number of the process."""
         found: dict[int, list[float]] = {}

@@ -17,6 +17,7 @@ from overhead.problem.workload import Workload
 
 TURN_S = 0.1  # a turn lasts about as long, or one epoch of a loop that trains whole epochs
 SAMPLE_S = 0.02  # of loops that are called step by step; others sample whole epochs
+LONG_TURN_S, LONG_TURN_EVERY = 0.8, 2  # whose turn lasts longer has one every second round
 LEAST_WAIT_S, LEAST_WAIT = 0.005, 0.1  # of a fetch after a run; the second as a share of the run
 LONGEST_WAKING_S = 0.1  # a longer sample needs no other before it to wake caches and pools
 WARM_STEPS = 100  # where no epoch is trained to find out what is learnt
@@ -32,6 +33,7 @@ class Turn(NamedTuple):
     steps: int  # training steps of one sample on the wall clock
     few: int  # … and on the dispatch clock; 0 where a sample gives both
     repeats: int
+    every: int = 1  # rounds in which it has one turn: a long turn comes less often
 
 
 class Preparation:
@@ -95,7 +97,9 @@ class Preparation:
         few = -(-min(DISPATCH_STEPS, self.workload.steps) // per_call) * per_call
         if epoch_s > LONGEST_WAKING_S and (few >= steps or self.case.contestant.is_floor):
             few = 0
-        return Turn(self.worker, self.case, process, steps, few, max(1, min(50, round(TURN_S / sample_s))))
+        repeats = max(1, min(50, round(TURN_S / sample_s)))
+        every = LONG_TURN_EVERY if repeats * sample_s > LONG_TURN_S else 1
+        return Turn(self.worker, self.case, process, steps, few, repeats, every)
 
     def _place(self, workload: Workload) -> dict[str, Any]:
         return self.worker.ask("place", **{**self.place, "workload": workload.model_dump(mode="json")})

@@ -24,7 +24,9 @@ from overhead.measure.worker import save_split
 from overhead.problem import data, mlp
 from overhead.problem.workload import MNIST_LAYERS, Workload
 from overhead.records import stats
+from overhead.records.headline import headline
 from overhead.records.record import Record
+from overhead.records.stats import Interval
 
 FLOOR_TRIALS, FLOOR_LEAD = 2, 1.1  # rounds after which a floor so much slower than the fastest has no more turns
 
@@ -103,7 +105,11 @@ def _one_set(
     folder: Path,
 ) -> None:
     """One set of fresh processes, in as many waves as memory needs, through all workloads."""
-    able = [who for (who, _), case in cases.items() if case.status == "ok" and finished.waits(process_set, who)]
+    able = [
+        who
+        for (who, _), case in cases.items()
+        if case.status == "ok" and finished.waits(process_set, who) and not (process_set and session.brief(who))
+    ]
     waiting = lineup(able, session.preset, process_set)
     workloads = list(dict.fromkeys(workload for _, workload in cases))
     while waiting:
@@ -203,7 +209,8 @@ def _rounds(ready: list[Turn], session: Session, take_turn: Callable[[Turn, int]
     disturbance.start(_own_seconds(ready))
     behind: set[Process] = set()
     while done < preset.rounds[1] and (able := [t for t in ready if t.case.status == "ok" and t.worker not in behind]):
-        for turn in shuffle.sample(able, len(able)):
+        now = [turn for turn in able if done % turn.every == 0]
+        for turn in shuffle.sample(now, len(now)):
             try:
                 take_turn(turn, done)
             except WorkerFailed as failure:
@@ -217,8 +224,8 @@ def _rounds(ready: list[Turn], session: Session, take_turn: Callable[[Turn, int]
             able = [turn for turn in able if turn.worker not in behind]
         if done < preset.rounds[0]:
             continue
-        series = [own for turn in able if turn.case.status == "ok" and (own := _own(turn))]
-        if series and all(stats.reached(stats.median_interval(s), preset.target) for s in series):
+        known = [own for turn in able if turn.case.status == "ok" and (own := _own(turn))]
+        if known and all(stats.reached(own, preset.target) for own in known):
             stopped = "target"
             break
         if time.monotonic() - started > preset.budget_s:
@@ -229,7 +236,7 @@ def _rounds(ready: list[Turn], session: Session, take_turn: Callable[[Turn, int]
         watch.look(now=True)
     for turn in ready:
         own = _own(turn)
-        why = "target" if own and stats.reached(stats.median_interval(own), preset.target) else stopped
+        why = "target" if own and stats.reached(own, preset.target) else stopped
         if turn.case.stopped in (None, "target"):  # of several processes, the one that was not done counts
             turn.case.stopped = why
         turn.case.disturbed.update(found)
@@ -240,16 +247,16 @@ def _rounds(ready: list[Turn], session: Session, take_turn: Callable[[Turn, int]
     return done
 
 
-def _own(turn: Turn) -> list[list[float]]:
-    """Seconds per epoch of the process that has the turn."""
-    seconds = turn.case.epochs_by_process().get(turn.process)
-    return [seconds] if seconds else []
+def _own(turn: Turn) -> Interval | None:
+    """The headline of the process that has the turn, seconds per epoch; None before its first turn."""
+    taken = turn.case.turns(turn.process)
+    return headline({0: taken}) if taken else None
 
 
 def _behind(turns: list[Turn]) -> set[Process]:
     """Processes of the floor too slow to be it, since the fastest of a device is: they need no more turns."""
     floors = [(turn, _own(turn)) for turn in turns if turn.case.contestant.is_floor and turn.case.status == "ok"]
-    medians = {turn.worker: stats.median_interval(own).median for turn, own in floors if own}
+    medians = {turn.worker: own.median for turn, own in floors if own}
     least: dict[str, float] = {}
     for worker, median in medians.items():
         device = worker.contestant.device
@@ -263,7 +270,7 @@ def _own_seconds(ready: list[Turn]) -> float:
 
 def time_epochs(turn: Turn, round_: int) -> None:
     """A short run that wakes caches and pools and gives the dispatch clock, then the wall clock."""
-    worker, case, process, steps, few, repeats = turn
+    worker, case, process, steps, few, repeats, _ = turn
     if few:
         woken = worker.ask("run", steps=few)
         case.keep("dispatch", few, process, round_, woken["dispatch_ns"])

@@ -24,10 +24,11 @@ class Preset(NamedTuple):
 
 
 PRESETS = {
-    "quick": Preset("quick", 0.10, 8.0, 1, (5, 15)),
+    "quick": Preset("quick", 0.08, 14.0, 3, (6, 20)),
     "workshop": Preset("workshop", 0.05, 10.0, 3, (5, 30)),
     "full": Preset("full", 0.02, 15.0, 5, (5, 30)),
 }
+ONE_PROCESS = Preset("quick", 0.10, 8.0, 1, (5, 15))  # of chapters whose verdicts are not between processes
 FLOOR_PROCESSES = 3  # the floor is the best of at least this many fresh processes
 
 
@@ -42,6 +43,7 @@ class Session(NamedTuple):
     limit_s: float = CALL_LIMIT_S  # of one command to a worker; a longer one is ended
     afterwards: Callable[[Process, Case], None] | None = None  # asked of each worker once its rounds are over
     wanted: Callable[[Contestant, Workload], bool] = lambda contestant, workload: True  # cases that are timed
+    brief: Callable[[Contestant], bool] = lambda contestant: False  # who is in the first set of processes only
     learns: bool = True  # whether an epoch at the workload's own rate is trained and its accuracy kept
     journal: Journal | None = None  # where finished steps are kept
 

@@ -1,89 +1,117 @@
 """The undisturbed time: the lower decile of turns, since whatever else a host does can only add to them.
 
 Medians of the same loop differed up to twofold between runs of one day on a shared host, their lower deciles by a few
-percent (chapter 0 shows the records). The minimum argues alike (Chen and Revels 2016, "Robust benchmarking in noisy
-environments"; the documentation of Python's `timeit`), but falls with every turn more, and has no interval. A decile is
-of turns of equal length: the mean of the samples of one turn, so that short samples have no advantage over long ones.
+percent (chapter 0 has the records). The minimum argues alike (Chen and Revels 2016, "Robust benchmarking in noisy
+environments"; the documentation of Python's `timeit`), but falls with every turn more, and has no interval. A turn is
+the mean of its samples and lasts about as long for every loop, so that short samples have no advantage over long ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.records.pairs import Rounds
+from overhead.records.record import Record
+from overhead.records.stats import Interval
+
 QUANTILE = 0.1
 RESAMPLES = 1_000
-FEWEST = 3  # turns; of fewer the smallest is taken, with the range as its interval
 
-Turns = Mapping[int, Mapping[int, float]]  # process → round → seconds an epoch, the mean of the turn's samples
-
-
-class Headline(NamedTuple):
-    """The lower decile of turns and its confidence interval, in the unit of the turns; `n` turns."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-    @property
-    def half_width(self) -> float:
-        """Half the interval as a share of the value."""
-        return (self.high - self.low) / 2 / self.value
+Table = NDArray[np.float64]  # (sets, rounds): the turns of one side, nan where it had none
 
 
-def headline(turns: Turns, level: float = 0.95) -> Headline:
-    """The lower decile over all turns of all processes, and its interval.
+def turns(record: Record) -> Rounds:
+    """Set → round → wall seconds an epoch, the mean of the turn; of a set with several processes, its best one's.
 
-    Processes are resampled first, then the turns of each. Raises `ValueError` where there is no turn.
+    Empty for a record that was not timed.
     """
-    return quotient(turns, None, level)
+    found: dict[tuple[int, int], dict[int, list[float]]] = {}
+    for samples in record.timing.samples if record.timing and record.status == "ok" else []:
+        if samples.clock == "wall":
+            of_process = found.setdefault((samples.set_number, samples.process), {})
+            scale = record.steps_per_epoch / samples.steps
+            for round_, value in zip(samples.round, samples.values_s, strict=True):
+                of_process.setdefault(round_, []).append(value * scale)
+    best: Rounds = {}
+    for (set_, _), rounds in found.items():
+        means = {round_: sum(values) / len(values) for round_, values in rounds.items()}
+        if set_ not in best or decile(list(means.values())) < decile(list(best[set_].values())):
+            best[set_] = means
+    return best
 
 
-def quotient(numerator: Turns, denominator: Turns | None, level: float = 0.95) -> Headline:
-    """The headline of one side over that of the other, and its interval; without a denominator the headline itself.
+def headline(side: Rounds, level: float = 0.95) -> Interval | None:
+    """The lower decile over all turns of all sets, with its interval; None where there is no turn.
 
-    Both sides are resampled together: the same processes of a set and the same rounds, since what disturbs a round
-    disturbs both. `n` is the number of turns of the side that has fewer. Raises `ValueError` where a side has no turn.
+    `median` holds the decile, `n` is the number of turns. Sets are resampled first, then the rounds of each; where a
+    set by itself gives less or more than that, the interval reaches there.
     """
-    sides = [side for side in (numerator, denominator) if side is not None]
-    processes = sorted(set.intersection(*(set(side) for side in sides)))
-    counts = [sum(len(side[p]) for p in processes) for side in sides]
-    if not processes or 0 in counts:
-        raise ValueError("a headline needs at least one turn on each side, got none")
-    tables = [[_row(side, p, sides) for p in processes] for side in sides]
-    value = _ratio([_decile(np.concatenate([row[~np.isnan(row)] for row in table])) for table in tables])
-    rng, drawn = np.random.default_rng(0), np.empty(RESAMPLES)
-    for i in range(RESAMPLES):
-        chosen = rng.integers(len(processes), size=len(processes))
-        picks = [rng.integers(len(tables[0][p]), size=len(tables[0][p])) for p in chosen]
-        deciles = []
-        for table in tables:
-            taken = np.concatenate([table[p][pick] for p, pick in zip(chosen, picks, strict=True)])
-            taken = taken[~np.isnan(taken)]
-            deciles.append(_decile(taken) if taken.size else np.nan)
-        drawn[i] = _ratio(deciles)
+    return _estimate([side], level)
+
+
+def quotient(over: Rounds, under: Rounds, level: float = 0.95) -> Interval | None:
+    """The headline of `over` through that of `under`, with its interval; None where they share no set.
+
+    Both are resampled together, by the same sets and rounds, since what disturbs a round disturbs both. `n` is the
+    number of turns of the side that has fewer.
+    """
+    return _estimate([over, under], level)
+
+
+def decile(values: Sequence[float]) -> float:
+    """The lower decile, interpolated between order statistics."""
+    return float(np.quantile(values, QUANTILE))
+
+
+def _estimate(sides: Sequence[Rounds], level: float) -> Interval | None:
+    sets = sorted(s for s in set.intersection(*(set(side) for side in sides)) if all(side[s] for side in sides))
+    if not sets:
+        return None
+    rounds = [sorted(set.union(*(set(side[s]) for side in sides))) for s in sets]
+    tables = [_table(side, sets, rounds) for side in sides]
+    value = float(_through([_deciles(table.reshape(1, -1)) for table in tables])[0])
+    drawn = _resampled(tables, [len(of_set) for of_set in rounds])
     low, high = np.nanquantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    if len(processes) > 1:  # few processes: what each of them alone gives belongs to the interval
-        alone = [_ratio([_decile(table[p][~np.isnan(table[p])]) for table in tables]) for p in range(len(processes))]
-        low, high = min(low, np.nanmin(alone)), max(high, np.nanmedian(alone))
-    return Headline(float(value), float(min(low, value)), float(max(high, value)), min(counts))
+    if len(sets) > 1:
+        alone = _through([_deciles(table) for table in tables])
+        low, high = min(low, alone.min()), max(high, float(np.median(alone)))
+    n = min(int((~np.isnan(table)).sum()) for table in tables)
+    return Interval(value, min(float(low), value), max(float(high), value), n)
 
 
-def _row(side: Turns, process: int, sides: Sequence[Turns]) -> NDArray[np.float64]:
-    """A side's turns of a process, at the rounds that any side has, nan where this one has none."""
-    rounds = sorted(set.union(*(set(other[process]) for other in sides)))
-    return np.array([side[process].get(round_, np.nan) for round_ in rounds])
+def _table(side: Rounds, sets: Sequence[int], rounds: Sequence[Sequence[int]]) -> Table:
+    table = np.full((len(sets), max(map(len, rounds))), np.nan)
+    for row, (set_, of_set) in enumerate(zip(sets, rounds, strict=True)):
+        table[row, : len(of_set)] = [side[set_].get(round_, np.nan) for round_ in of_set]
+    return table
 
 
-def _decile(turns: NDArray[np.float64]) -> float:
-    if turns.size == 0:
-        return float("nan")
-    return float(turns.min() if turns.size < FEWEST else np.quantile(turns, QUANTILE))
+def _resampled(tables: Sequence[Table], lengths: Sequence[int]) -> NDArray[np.float64]:
+    """Bootstrap estimates, (resamples,): sets drawn with replacement, then rounds of each, alike for every side."""
+    rng, (sets, rounds) = np.random.default_rng(0), tables[0].shape
+    chosen = rng.integers(sets, size=(RESAMPLES, sets))
+    of_chosen = np.asarray(lengths)[chosen][:, :, None]
+    picks = (rng.random((RESAMPLES, sets, rounds)) * of_chosen).astype(np.intp)
+    outside = np.arange(rounds)[None, None, :] >= of_chosen
+    deciles = []
+    for table in tables:
+        taken = np.where(outside, np.nan, table[chosen[:, :, None], picks])
+        deciles.append(_deciles(taken.reshape(RESAMPLES, -1)))
+    return _through(deciles)
 
 
-def _ratio(deciles: Sequence[float]) -> float:
-    return deciles[0] / deciles[1] if len(deciles) == 2 else deciles[0]
+def _deciles(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The lower decile of each row without its nans; nan for a row of nothing else."""
+    ordered = np.sort(values, axis=1)  # nan last
+    position = QUANTILE * np.maximum((~np.isnan(values)).sum(axis=1) - 1, 0)
+    below = position.astype(np.intp)
+    above = np.minimum(below + (position > below), values.shape[1] - 1)
+    rows = np.arange(len(values))
+    return ordered[rows, below] + (position - below) * (ordered[rows, above] - ordered[rows, below])
+
+
+def _through(deciles: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return deciles[0] if len(deciles) == 1 else deciles[0] / deciles[1]

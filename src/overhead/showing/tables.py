@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from overhead.loops import FLOORS
-from overhead.records import pairs, stats
+from overhead.records import headline as headlines
+from overhead.records import stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 
@@ -20,35 +21,40 @@ NUMBER = re.compile(r"–|[-+±<≥]?\d[\d,.]*(e[-+]?\d+)?( \[[^\]]*\])?( ?[%×]
 
 
 def floor_of(records: Sequence[Record], batch_size: int, device: str) -> tuple[Record, Interval] | None:
-    """The floor of a device at `batch_size`: over libraries and threads, the best process's seconds per epoch.
+    """The floor of a device at `batch_size`: over libraries and threads, the least headline, seconds per epoch.
 
-    The record that holds it and its interval over that process's rounds; None when no floor was measured.
+    The record that holds it, and its interval; None when no floor was measured.
     """
     best: tuple[Record, Interval] | None = None
     for record in records:
         here = record.device == device and _batch_size(record) == batch_size
-        if here and record.loop in FLOORS and record.status == "ok":
-            for process in record.epochs():
-                interval = stats.median_interval([process])
-                if best is None or interval.median < best[1].median:
-                    best = record, interval
+        if here and record.loop in FLOORS and (found := headline(record)):
+            if best is None or found.median < best[1].median:
+                best = record, found
     return best
 
 
-def times_floor(record: Record, records: Sequence[Record]) -> Interval | None:
-    """A loop's seconds per epoch over the floor's, from pairs of one round of one set of processes.
+def headline(record: Record) -> Interval | None:
+    """A loop's undisturbed seconds per epoch (`records.headline`); None for one that was not timed."""
+    return headlines.headline(headlines.turns(record))
 
-    The floor of a set is its best process over libraries and threads. None where they share no round.
+
+def times_floor(record: Record, records: Sequence[Record]) -> Interval | None:
+    """A loop's headline over the floor's, of as many steps an epoch on the same device.
+
+    The floor is the library and number of threads with the least headline. None where they share no set of processes.
     """
+    alike = [r for r in records if r.loop in FLOORS and r.steps_per_epoch == record.steps_per_epoch]
     size = _batch_size(record)
-    floors = [r for r in records if r.loop in FLOORS and r.device == record.device and _batch_size(r) == size]
-    return pairs.ratio(pairs.epochs(record), pairs.best(floors))
+    floor = floor_of(alike, size, record.device) if size is not None else None
+    return ratio(record, floor[0]) if floor else None
 
 
 def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
     """One row a loop, device, threads and batch size: seconds per epoch with interval and n, and what it learnt.
 
-    Columns: loop, device, threads, batch_size, remainder, status, reason, epoch_s, low_s, high_s, n,
+    Columns: loop, device, threads, batch_size, remainder, status, reason, headline_s, headline_low_s, headline_high_s,
+    turns (the undisturbed time, see `records.headline`), epoch_s, low_s, high_s, n (the typical one: the median),
     processes, dispatch_us (per step), first_s, images_per_s, steps, images_seen, val_accuracy,
     times_floor, times_floor_low, times_floor_high, peak_rss_bytes, stopped, drift, disturbed, between and within
     (relative spread of process medians and of a process's rounds, see `stats.spread`), cores_allowed, busy_threads.
@@ -77,7 +83,13 @@ def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
         if record.status == "ok" and record.timing:
             epochs = record.epochs()
             interval = stats.median_interval(epochs)
+            undisturbed = headline(record)
+            assert undisturbed is not None
             row |= {
+                "headline_s": undisturbed.median,
+                "headline_low_s": undisturbed.low,
+                "headline_high_s": undisturbed.high,
+                "turns": undisturbed.n,
                 "epoch_s": interval.median,
                 "low_s": interval.low,
                 "high_s": interval.high,
@@ -118,15 +130,25 @@ def floors_frame(records: Sequence[Record]) -> pd.DataFrame:
                 "reason": record.reason,
             }
             if record.status == "ok":
-                best = min((stats.median_interval([p]) for p in record.epochs()), key=lambda i: i.median)
+                best = headline(record)
+                assert best is not None
                 row |= {"epoch_s": best.median, "low_s": best.low, "high_s": best.high, "n": best.n}
             rows.append(row)
     return pd.DataFrame(rows)
 
 
 def ratio(slower: Record, faster: Record) -> Interval | None:
-    """Seconds per epoch of `slower` over `faster`, from pairs of one round of one set; None where they share none."""
-    return pairs.ratio(pairs.epochs(slower), pairs.epochs(faster))
+    """The headline of `slower` over that of `faster`; None where they share no set of processes."""
+    return headlines.quotient(headlines.turns(slower), headlines.turns(faster))
+
+
+ONE_PROCESS_EACH = "no verdict: one process each"
+
+
+def verdict(ours: Record, other: Record, found: Interval) -> str:
+    """`stats.verdict` on a ratio; none between single processes, since one can be slow for its whole life."""
+    shared = set(headlines.turns(ours)) & set(headlines.turns(other))
+    return stats.verdict(found) if len(shared) > 1 else ONE_PROCESS_EACH
 
 
 def _batch_size(record: Record) -> int | None:

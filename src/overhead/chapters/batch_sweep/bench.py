@@ -15,7 +15,6 @@ from overhead.measure.contestant import Contestant
 from overhead.measure.rounds import run_cases
 from overhead.measure.session import PRESETS, Session
 from overhead.problem.workload import TRAINING_IMAGES, Workload
-from overhead.records import stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import tables
@@ -97,6 +96,14 @@ def report(found: Sequence[Record]) -> dict[str, Any]:
                 "epoch_s": {"median": row.epoch_s, "low": row.low_s, "high": row.high_s, "n": int(row.n)}
                 if timed
                 else None,
+                "headline_s": {
+                    "value": row.headline_s,
+                    "low": row.headline_low_s,
+                    "high": row.headline_high_s,
+                    "n": int(row.turns),
+                }
+                if timed
+                else None,
                 "first_s": row.first_s if timed else None,
                 "val_accuracy": row.val_accuracy if math.isfinite(row.val_accuracy) else None,
                 "times_floor": {
@@ -151,13 +158,18 @@ def _known(value: Any) -> Any:
     return None if value is None or not math.isfinite(value) else int(value) if value == int(value) else float(value)
 
 
+def _undisturbed(record: Record) -> float:
+    found = tables.headline(record)
+    return found.median if found else math.inf
+
+
 def ratios(found: Sequence[Record], sizes: Sequence[int]) -> list[dict[str, Any]]:
     """At each batch size, each timed loop against the next faster one, and every loop against the fastest."""
     out = []
     for size in sizes:
         at_size = [r for r in found if (r.workload or {})["batch_size"] == size]
         timed = [r for r in at_size if r.status == "ok" and r.loop not in FLOORS]
-        ordered = sorted(timed, key=lambda r: stats.median_interval(r.epochs()).median)
+        ordered = sorted(timed, key=_undisturbed)
         pairs = list(pairwise(ordered)) + [(ordered[0], other) for other in ordered[2:]]
         for faster, slower in pairs:
             ratio = tables.ratio(slower, faster)
@@ -169,8 +181,9 @@ def ratios(found: Sequence[Record], sizes: Sequence[int]) -> list[dict[str, Any]
                         "faster": faster.loop,
                         "faster_device": faster.device,
                         "batch_size": size,
+                        "threads": [slower.threads, faster.threads],
                         "ratio": {"median": ratio.median, "low": ratio.low, "high": ratio.high},
-                        "verdict": stats.verdict(ratio),
+                        "verdict": tables.verdict(slower, faster, ratio),
                     }
                 )
     return out
@@ -184,6 +197,12 @@ def _threads_used(row: dict[str, Any]) -> str:
     return f"{busy} {'thread' if busy == 1 else 'threads'} worked, {allowed} allowed"
 
 
+def _typical(row: dict[str, Any]) -> str:
+    """The median, where it parts from the undisturbed time."""
+    median, headline = row["epoch_s"]["median"], row["headline_s"]
+    return f" (typically {tables.number(median)})" if median > headline["high"] else ""
+
+
 def as_text(found: dict[str, Any]) -> str:
     """The report for people: a line a case, in order of batch size and time."""
     lines = []
@@ -192,7 +211,7 @@ def as_text(found: dict[str, Any]) -> str:
             f"floor at {floor['batch_size']}: {tables.with_interval(floor['epoch_s'], floor['low'], floor['high'])} "
             f"s an epoch ({floor['library']}, {floor['device']}, {floor['threads']} threads)"
         )
-    ordered = sorted(found["rows"], key=lambda r: (r["batch_size"], (r["epoch_s"] or {"median": math.inf})["median"]))
+    ordered = sorted(found["rows"], key=lambda r: (r["batch_size"], (r["headline_s"] or {"value": math.inf})["value"]))
     for row in ordered:
         name = f"{row['loop']} ({row['device']}, {row['threads']} threads) at {row['batch_size']}"
         if row["status"] != "ok":
@@ -200,7 +219,8 @@ def as_text(found: dict[str, Any]) -> str:
             continue
         times = Interval(**row["times_floor"], n=0) if row["times_floor"] else None
         lines.append(
-            f"{name}: {tables.with_interval(**{k: row['epoch_s'][k] for k in ('median', 'low', 'high')})} s an epoch"
+            f"{name}: {tables.with_interval(*(row['headline_s'][k] for k in ('value', 'low', 'high')))} s an epoch"
+            + _typical(row)
             + (f", {tables.interval(times)} times the floor" if times else "")
             + (f", validation accuracy {100 * row['val_accuracy']:.2f} %" if row["val_accuracy"] is not None else "")
             + (f", {_threads_used(row)}" if _threads_used(row) else "")

@@ -7,7 +7,7 @@ switched on and off (`anomalies`); the time to a quality is trained afterwards, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import pandas as pd
@@ -21,7 +21,7 @@ from overhead.loops import FLOORS, LOOPS
 from overhead.machine import host
 from overhead.measure.contestant import Contestant
 from overhead.measure.rounds import time_cases
-from overhead.measure.session import Session
+from overhead.measure.session import PRESETS, Preset, Session
 from overhead.problem.workload import Workload
 from overhead.records.record import Record
 from overhead.showing import figures, tables
@@ -65,10 +65,14 @@ Loops = Annotated[list[str], BeforeValidator(_loops)]
 Sizes = Annotated[list[Any], BeforeValidator(_sizes)]
 
 
+HEADLINE_LOOPS = ("numpy", "jax-step", "jax-epoch", "keras-fit")  # in several processes in quick too
+
+
 class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
     """Seconds per epoch of each loop at each batch size."""
 
     name: ClassVar[str] = "05-batch-sweep"
+    presets: ClassVar[Mapping[str, Preset]] = {**PRESETS, "quick": Preset("quick", 0.10, 6.0, 3, (4, 10))}
 
     batch_sizes: Sizes = [AUTO]
     remainder: Literal["drop", "keep"] = "drop"
@@ -127,7 +131,11 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
                 return workload in (smallest, largest)
             return self.preset != "quick" or contestant.loop != PER_IMAGE or workload == smallest
 
-        asked = session._replace(afterwards=anomalies.keep_page_faults, wanted=wanted)
+        def brief(contestant: Contestant) -> bool:
+            once = self.preset == "quick" and not contestant.is_floor
+            return once and (contestant.loop not in HEADLINE_LOOPS or contestant not in sweep)
+
+        asked = session._replace(afterwards=anomalies.keep_page_faults, wanted=wanted, brief=brief)
         found = []
         for case in time_cases(
             list(dict.fromkeys([*(c.resolved() for c in self.contestants()), *arms])), self.workloads(), asked

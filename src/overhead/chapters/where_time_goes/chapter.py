@@ -20,7 +20,7 @@ from overhead.measure.contestant import Contestant
 from overhead.measure.preparation import Turn
 from overhead.measure.process import WorkerFailed
 from overhead.measure.rounds import time_cases, time_epochs
-from overhead.measure.session import PRESETS, Session
+from overhead.measure.session import ONE_PROCESS, PRESETS, Session
 from overhead.problem import bounds
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 from overhead.records import pairs, stats
@@ -39,7 +39,7 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
 
     name: ClassVar[str] = "03-where-time-goes"
     presets = {
-        "quick": PRESETS["quick"]._replace(target=0.0, rounds=(4, 4)),
+        "quick": ONE_PROCESS._replace(target=0.0, rounds=(4, 4)),
         "workshop": PRESETS["workshop"]._replace(target=0.0, rounds=(8, 8), processes=1),
         "full": PRESETS["full"]._replace(target=0.0, rounds=(20, 20), processes=1, budget_s=240.0),
     }
