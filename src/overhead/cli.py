@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -207,7 +208,8 @@ def book(results: Path | None, out: Path) -> None:
     from overhead.book import build as builder
     from overhead.chapters.base import results_folder
 
-    index = builder.build((results or results_folder()).resolve(), out.resolve())
+    say = partial(click.echo, err=True)
+    index = builder.build((results or results_folder()).resolve(), out.resolve(), say)
     click.echo(os.path.relpath(index))
 
 
