@@ -17,8 +17,8 @@ from overhead.chapters import chapter_of
 from overhead.chapters.base import injected_values
 
 OUTPUTS = {"figures": 'class="overhead-figure for-light"', "tables": 'class="overhead-table"'}
-# Cells that show nothing by design: parameters, and what a notebook asks the book to hide.
-SILENT = {"parameters", "injected-parameters", "remove-output", "remove-cell", "hide-output"}
+# Cells that show nothing by design: parameters, and what a notebook asks the book to remove.
+SILENT = {"parameters", "injected-parameters", "remove-output", "remove-cell"}
 LONGEST_CALL = 3  # lines; a code cell up to this long is shown small, since it only calls
 MAX_PARAMETERS = 4_000  # characters of the cell that papermill injects
 METADATA = {
