@@ -263,10 +263,10 @@ def add_a_widget(notebook: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (strip_all, r"\(chapter\.sentence\(records\)\) has no output"),
+        (strip_all, r"\(chapter\.host_card\(\)\) has no output"),
         (strip_the_figure, r"\(chapter\.figure\(records\)\) has no output"),
-        (add_an_error, r"\(chapter\.table\(records\)\) ended in an error"),
-        (add_a_widget, r"\(chapter\.table\(records\)\) shows a widget"),
+        (add_an_error, r"\(chapter\.floors_table\(records\)\) ended in an error"),
+        (add_a_widget, r"\(chapter\.floors_table\(records\)\) shows a widget"),
     ],
 )
 def test_a_notebook_that_lost_its_outputs_is_named(results: Path, tmp_path: Path, change: Any, says: str) -> None:

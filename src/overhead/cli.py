@@ -213,6 +213,23 @@ def book(results: Path | None, out: Path) -> None:
     click.echo(os.path.relpath(index))
 
 
+@cli.command("check-host")
+@click.argument("folder", type=click.Path(path_type=Path))
+def check_host(folder: Path) -> None:
+    """Look through a contributed host's folder: whole, private, harmless? A line a finding; exit status 1 with any.
+
+    Example: overhead check-host results/gpu-box
+    """
+    from overhead.book.check_host import findings
+
+    found = findings(folder.absolute())
+    for line in found:
+        click.echo(line)
+    if found:
+        raise click.exceptions.Exit(1)
+    click.echo(f"{folder.name}: whole, private, harmless")
+
+
 @cli.command()
 @click.option("--batch-size", default=32, show_default=True)
 @click.option("--layers", default="784,128,10", show_default=True, callback=_numbers("--layers"))
