@@ -184,6 +184,11 @@ def test_check_host_finds_what_is_private(tmp_path: Path, what: str) -> None:
     assert any(f"{SWEEP}.jsonl: line {len(found)} holds {what}" in line for line in told), told
 
 
+def test_a_number_that_is_not_finite_is_named_by_its_line() -> None:
+    with pytest.raises(FolderError, match=r"^x\.jsonl: line 3: 1e999 is no finite number$"):
+        folder.parse('{"seconds": [1e999]}', "x.jsonl: line 3")
+
+
 def test_too_many_hosts_are_refused(tmp_path: Path) -> None:
     for number in range(folder.MAX_HOSTS + 1):
         (tmp_path / f"box-{number}").mkdir()

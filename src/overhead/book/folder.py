@@ -6,6 +6,7 @@ Nothing here is shown as it is; `clean` and `pages` decide what reaches a page.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -127,7 +128,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def parse(text: str, name: str) -> dict[str, Any]:
     """The JSON object in `text`: nested and numbered within limits, no NaN, no half of a surrogate pair."""
     try:
-        value = json.loads(text, parse_constant=_not_json)
+        value = json.loads(text, parse_constant=_not_json, parse_float=_finite)
         if not isinstance(value, dict):
             raise ValueError(f"must hold an object, got {type(value).__name__}")
         if _depth(value) > MAX_NESTING:
@@ -146,6 +147,12 @@ def parse(text: str, name: str) -> dict[str, Any]:
 
 def _not_json(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise ValueError(f"{number[:20]} is no finite number")
+    return value
 
 
 def _depth(value: Any) -> int:
