@@ -21,6 +21,9 @@ MARKUP = (
 )
 
 
+FIRST = f'<script>{RUN}</script><img src=x onerror="{RUN}"><p onclick="{RUN}" style="position:fixed">x</p>'
+
+
 def directives(secret: Path) -> str:
     """MyST that would read a file of the builder or pass markup through."""
     inside = [f"```{{{name}}} {secret}\n```" for name in ("include", "literalinclude", "csv-table")]
@@ -74,7 +77,7 @@ def scripted(results: Path, secret: Path) -> None:
         ]
         for call in ("figure", "table"):
             data = cell_of(notebook, call)["outputs"][-1]["data"]
-            data["text/html"] = MARKUP + "".join(data["text/html"]) + MARKUP
+            data["text/html"] = FIRST + "".join(data["text/html"]) + MARKUP
         cell_of(notebook, "sentence")["metadata"] = {"mystnb": {"execution_mode": "force"}, "tags": ["x"]}
 
     rewrite(folder, change)
@@ -107,7 +110,7 @@ def refused(results: Path, secret: Path) -> None:
     (host("list-facts") / "host.json").write_text("[]")
     (host("bom-facts") / "host.json").write_bytes(b"\xef\xbb\xbf{}")
     (host("latin-facts") / "host.json").write_bytes('{"cpu_model": "é"}'.encode("latin-1"))
-    (host("deep-facts") / "host.json").write_text('{"a":' * 200_000 + "1" + "}" * 200_000)
+    (host("deep-facts") / "host.json").write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
     (host("half-facts") / "host.json").write_text(json.dumps({**FACTS, "os": "\ud800"}))
     (host("nan-facts") / "host.json").write_text('{"cpu_model": NaN}')
     linked = host("linked-facts") / "host.json"

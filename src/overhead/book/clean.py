@@ -62,11 +62,17 @@ def html(text: str) -> str:
     """Markup of tables and figures with nothing in it that this package does not write itself."""
     import nh3
 
+    faults: list[FolderError] = []  # an exception would not come out of Ammonia
+
     def kept(tag: str, attribute: str, value: str) -> str | None:
         if attribute == "class":
             return " ".join(name for name in value.split() if name in CLASSES) or None
         if attribute == "src":
-            return figure(value)
+            try:
+                return figure(value)
+            except FolderError as error:
+                faults.append(error)
+                return None
         if attribute == "style":
             return value if value == "display:none" else None
         return value
@@ -75,9 +81,12 @@ def html(text: str) -> str:
         "img": {"class", "alt", "src", "style"}, "div": {"class"}, "th": {"class"}, "td": {"class"}, "dl": {"class"},
         "p": {"class"},
     }  # fmt: skip
-    return nh3.clean(
+    cleaned = nh3.clean(
         text, tags=TABLES, attributes=attributes, attribute_filter=kept, url_schemes={"data"}, link_rel=None
     )
+    if faults:
+        raise faults[0]
+    return cleaned
 
 
 def figure(address: str) -> str | None:
