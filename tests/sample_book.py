@@ -14,8 +14,10 @@ import nbformat
 import numpy as np
 
 from overhead.book import build as book
-from overhead.book import execute
+from overhead.book import execute, pages
+from overhead.chapters.base import checkout
 from overhead.chapters.batch_sweep.chapter import BatchSweep
+from overhead.chapters.pages import Markdown
 from overhead.problem.workload import Workload
 from overhead.records import record as records
 from overhead.records.record import Record, Samples, Timing
@@ -26,6 +28,8 @@ FACTS: dict[str, Any] = {
     "cpu_model": "Made <Up> CPU | model_1", "architecture": "x86_64", "cores_present": 4, "cores_allowed": 4,
     "memory_bytes": 2**34, "os": "Linux 6.1", "python": "3.12.1", "gpus": [],
 }  # fmt: skip
+ROOT = checkout()
+assert ROOT is not None
 GPU = {"name": "Made-Up GPU 9000", "driver": "555.1", "memory_mib": "81559"}
 
 
@@ -44,7 +48,7 @@ def record(loop: str, seconds: float, size: int = 32, device: str = "cpu", **mor
     return Record(**{**fields, **more})
 
 
-def sweep(gpu: bool = False) -> list[Record]:
+def sweep(gpu: bool = False, host: str = CPU_HOST) -> list[Record]:
     """A batch sweep: Keras slow, one compiled epoch fast; on a GPU host also a GPU row that is slower at 32."""
     found = [
         record(loop, seconds * scale, size)
@@ -53,7 +57,9 @@ def sweep(gpu: bool = False) -> list[Record]:
     ]
     failed = {"status": "declined", "reason": "tensorflow: <not> installed", "timing": None, "val_accuracy": None}
     found.append(record("keras-fit-validated", 1.0, **failed))
-    return [*found, record("cupy", 0.3, device="gpu"), record("cupy", 0.02, 512, device="gpu")] if gpu else found
+    if gpu:
+        found += [record("cupy", 0.3, device="gpu"), record("cupy", 0.02, 512, device="gpu")]
+    return [one.model_copy(update={"host": host}) for one in found]
 
 
 def write_host(results: Path, host: str, found: list[Record], facts: dict[str, Any] | None = None) -> Path:
@@ -63,14 +69,17 @@ def write_host(results: Path, host: str, found: list[Record], facts: dict[str, A
     chapter = BatchSweep.checked(host=host)
     records.write(folder / f"{SWEEP}.jsonl", found)
     (folder / "host.json").write_text(json.dumps(facts or FACTS))
-    calls = {"sentence": chapter.sentence, "figure": chapter.figure, "table": chapter.table}
-    cells = [
-        nbformat.v4.new_markdown_cell("# Batch size\n\nHow much of the time is per step?"),
-        code("# parameters\nhost: str = 'local'  # folder", tags=["parameters"]),
-        code(f"# Parameters\nhost = '{host}'", tags=["injected-parameters"]),
-        chatty(code("records = chapter.measure()", tags=["remove-output"])),
-        *(chatty(code(f"chapter.{name}(records)", show(found))) for name, show in calls.items()),
-    ]
+    calls: dict[str, Any] = {"sentence": chapter.sentence, "figure": chapter.figure, "table": chapter.table}
+    source = nbformat.read(ROOT / "notebooks" / f"{SWEEP}.ipynb", as_version=4)
+    cells = []
+    for cell in source.cells:
+        cells.append(cell)
+        if "parameters" in cell.metadata.get("tags", []):
+            cells.append(code(f"# Parameters\nhost = '{host}'", tags=["injected-parameters"]))
+        elif cell.cell_type == "code":
+            call = calls.get(pages.called(cell.source), lambda records: Markdown("Not measured on a made-up host."))
+            shown = call(found) if pages.shows(cell) else None
+            cell.update(chatty(code(cell.source, shown)), id=cell.id, metadata=cell.metadata)
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     language = {"name": "python", "pygments_lexer": "ipython3"}
     page = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "language_info": language})
@@ -103,7 +112,7 @@ def results() -> Path:
     """Results of a CPU host and a GPU host, with a file that belongs to no chapter; not to be changed."""
     folder = until_exit("overhead-results-")
     write_host(folder, CPU_HOST, sweep())
-    write_host(folder, GPU_HOST, sweep(gpu=True), {**FACTS, "gpus": [GPU]})
+    write_host(folder, GPU_HOST, sweep(gpu=True, host=GPU_HOST), {**FACTS, "gpus": [GPU]})
     (folder / CPU_HOST / "99-unknown.ipynb").write_text("{}")
     return folder
 

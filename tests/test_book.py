@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import re
 import shutil
 import socket
@@ -22,7 +21,8 @@ from markdown_it import MarkdownIt
 
 import sample_book
 from overhead.book import build as book
-from overhead.book import fragments
+from overhead.book import folder, fragments
+from overhead.book import pages as made_pages
 from overhead.book.build import BookError
 from overhead.chapters import CHAPTERS
 from overhead.chapters.base import checkout
@@ -84,7 +84,7 @@ def test_every_page_of_the_table_of_contents_exists_with_its_figures(html: Path)
         assert (html / f"{page}.html").stat().st_size > 1000, page
     for host in hosts:
         text = (html / "results" / host / f"{SWEEP}.html").read_text()
-        for kind, marker in book.OUTPUTS.items():
+        for kind, marker in made_pages.OUTPUTS.items():
             assert text.count(marker) == 1, (host, kind)
 
 
@@ -160,7 +160,7 @@ def test_nothing_tells_where_or_by_whom_the_book_was_built(html: Path) -> None:
 def test_a_page_ends_with_its_provenance(html: Path) -> None:
     text = (html / "results" / CPU_HOST / f"{SWEEP}.html").read_text()
 
-    assert text.rindex("Where these numbers come from") > text.index(book.OUTPUTS["tables"])
+    assert text.rindex("Where these numbers come from") > text.index(made_pages.OUTPUTS["tables"])
     assert '<code class="docutils literal notranslate"><span class="pre">0123456789</span></code>' in text
     assert "no disturbance was noticed" in text
 
@@ -170,7 +170,7 @@ def test_parameters_stay_readable_and_calls_are_shown_small(html: Path) -> None:
 
     assert "tag_injected-parameters" in text
     assert CPU_HOST in text[text.index("tag_injected-parameters") :][:1500]
-    assert text.count("tag_call") == 4
+    assert text.count("tag_call") > 4
     assert "tag_call tag_injected" not in text
 
 
@@ -194,18 +194,44 @@ def test_values_from_a_host_never_become_markup(html: Path) -> None:
 # --- nothing measured -------------------------------------------------------------------------------------------------
 
 
-def test_a_book_shows_what_is_there_now(tmp_path: Path) -> None:
-    intro = book.build(tmp_path / "results", tmp_path / "out").parent / "book" / "intro.html"
-    assert "No host has been measured" in intro.read_text()
-    assert "not measured on any host yet" in (intro.parent / "article.html").read_text()
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (None, "resluts: there is no such folder of results"),
+        ("", "resluts: holds no host's folder"),
+        ("box", "resluts: holds no chapter"),
+    ],
+)
+def test_results_without_any_keep_the_old_book(tmp_path: Path, made: str | None, says: str) -> None:
+    old = tmp_path / "out" / "html" / "index.html"
+    old.parent.mkdir(parents=True)
+    old.write_text("the book of an earlier build")
+    if made is not None:
+        (tmp_path / "resluts" / made).mkdir(parents=True)
 
-    sample_book.write_host(tmp_path / "results", "new-box", sample_book.sweep())
-    book.build(tmp_path / "results", tmp_path / "out")
-    assert "No host has been measured" not in intro.read_text()
-    assert f"../results/new-box/{SWEEP}.html" in Page(intro).links
+    with pytest.raises(BookError, match=says):
+        book.build(tmp_path / "resluts", tmp_path / "out")
+    assert old.read_text() == "the book of an earlier build"
+
+
+def test_a_second_build_into_the_same_folder_is_refused(results: Path, tmp_path: Path) -> None:
+    with book._alone(tmp_path / "out"), pytest.raises(BookError, match=r"^out: another build writes there; wait"):
+        book.build(results, tmp_path / "out")
+
+
+def test_a_builder_that_is_killed_is_said(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = book.subprocess.CompletedProcess([], -9, "", "")
+    monkeypatch.setattr(book.subprocess, "run", lambda *given, **how: killed)
+
+    with pytest.raises(BookError, match=r"^jupyter-book was ended by SIGKILL; the old book stays$"):
+        book.build(results, tmp_path / "out")
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def facts(**more: Any) -> folder.Facts:
+    return folder.Facts.model_validate({**sample_book.FACTS, **more})
 
 
 def spoil(folder: Path, change: Any) -> None:
@@ -222,7 +248,7 @@ def strip_all(notebook: Any) -> None:
 
 
 def strip_the_figure(notebook: Any) -> None:
-    next(cell for cell in notebook.cells if "figure" in cell.source).outputs = []
+    next(cell for cell in notebook.cells if cell.source == "chapter.figure(records)").outputs = []
 
 
 def add_an_error(notebook: Any) -> None:
@@ -237,22 +263,23 @@ def add_a_widget(notebook: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (strip_all, r"\(chapter\.sentence\(records\)\) has no output"),
+        (strip_all, r"\(chapter\.host_card\(\)\) has no output"),
         (strip_the_figure, r"\(chapter\.figure\(records\)\) has no output"),
-        (add_an_error, r"\(chapter\.table\(records\)\) ended in an error"),
-        (add_a_widget, r"\(chapter\.table\(records\)\) shows a widget"),
+        (add_an_error, r"\(chapter\.floors_table\(records\)\) ended in an error"),
+        (add_a_widget, r"\(chapter\.floors_table\(records\)\) shows a widget"),
     ],
 )
 def test_a_notebook_that_lost_its_outputs_is_named(results: Path, tmp_path: Path, change: Any, says: str) -> None:
     spoil(results / CPU_HOST, change)
 
-    with pytest.raises(BookError, match=rf"results/{CPU_HOST}/{SWEEP}\.ipynb: code cell \d {says}"):
+    named = rf"^results/{CPU_HOST}/{SWEEP}: left out: {SWEEP}\.ipynb: code cell \d+ {says}"
+    with pytest.raises(BookError, match=named):
         book.build(results, tmp_path / "out")
 
 
 def test_records_of_another_run_are_refused(results: Path, tmp_path: Path) -> None:
-    with (results / CPU_HOST / f"{SWEEP}.jsonl").open("a") as lines:
-        lines.write("\n")
+    lines = results / CPU_HOST / f"{SWEEP}.jsonl"
+    lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:-1]))
 
     with pytest.raises(BookError, match=rf"{SWEEP}\.ipynb and {SWEEP}\.jsonl are not of one run"):
         book.build(results, tmp_path / "out")
@@ -262,7 +289,7 @@ def test_records_of_another_run_are_refused(results: Path, tmp_path: Path) -> No
 def test_a_missing_file_is_named(results: Path, tmp_path: Path, name: str) -> None:
     (results / CPU_HOST / name).unlink()
 
-    with pytest.raises(BookError, match=rf"results/{CPU_HOST}/{re.escape(name)} is missing"):
+    with pytest.raises(BookError, match=rf"results/{CPU_HOST}.*: left out: {re.escape(name)} is missing"):
         book.build(results, tmp_path / "out")
 
 
@@ -270,7 +297,7 @@ def test_a_missing_file_is_named(results: Path, tmp_path: Path, name: str) -> No
 def test_a_folder_whose_name_cannot_be_a_host_is_named(results: Path, tmp_path: Path, name: str) -> None:
     (results / CPU_HOST).rename(results / name)
 
-    with pytest.raises(BookError, match=rf"results/{re.escape(name)}: a host's name must be 1 to 64 letters"):
+    with pytest.raises(BookError, match=rf"results/{re.escape(name)}: left out: a host's name must be 1 to 64 letters"):
         book.build(results, tmp_path / "out")
 
 
@@ -284,15 +311,14 @@ def test_another_jupyter_book_is_refused(
         book.build(results, tmp_path / "out")
 
 
-def test_a_warning_fails_the_build_names_the_page_and_leaves_the_old_book(results: Path, tmp_path: Path) -> None:
+def test_a_warning_fails_the_build_names_the_page_and_leaves_the_old_book(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = tmp_path / "out" / "html" / "index.html"
     old.parent.mkdir(parents=True)
     old.write_text("the book of an earlier build")
 
-    def refer_to_nothing(notebook: Any) -> None:
-        notebook.cells.append(nbformat.v4.new_markdown_cell("See {ref}`there-is-no-such-label`."))
-
-    spoil(results / CPU_HOST, refer_to_nothing)
+    monkeypatch.setattr(fragments, "provenance", lambda *given: "See {ref}`there-is-no-such-label`.")
 
     with pytest.raises(BookError, match=rf"results/{CPU_HOST}/{SWEEP}.*there-is-no-such-label") as error:
         book.build(results, tmp_path / "out")
@@ -301,27 +327,27 @@ def test_a_warning_fails_the_build_names_the_page_and_leaves_the_old_book(result
 
 
 def test_a_page_that_was_not_built_or_lost_its_figure_is_named(html: Path, tmp_path: Path) -> None:
-    source, copy = html.parent / "source", tmp_path / "html"
+    copy = tmp_path / "html"
     shutil.copytree(html, copy)
-    hosts = {CPU_HOST: [SWEEP]}
-    book.check(source, copy, hosts)
+    hosts = {CPU_HOST: {SWEEP: book.page_of(ROOT, sample_book.results() / CPU_HOST, SWEEP)}}
+    book.check(hosts, copy)
     page = copy / "results" / CPU_HOST / f"{SWEEP}.html"
 
-    page.write_text(page.read_text().replace(book.OUTPUTS["figures"], ""))
+    page.write_text(page.read_text().replace(made_pages.OUTPUTS["figures"], ""))
     with pytest.raises(BookError, match=r"shows 0 figures, its notebook made 1"):
-        book.check(source, copy, hosts)
+        book.check(hosts, copy)
 
     page.write_text("x" * (book.MAX_PAGE_BYTES + 1))
     with pytest.raises(BookError, match=f"must be at most {book.MAX_PAGE_BYTES} bytes"):
-        book.check(source, copy, hosts)
+        book.check(hosts, copy)
 
     page.unlink()
     with pytest.raises(BookError, match=rf"results/{CPU_HOST}/{SWEEP}\.html was not built"):
-        book.check(source, copy, hosts)
+        book.check(hosts, copy)
 
     (copy / "book" / "glossary.html").unlink()
     with pytest.raises(BookError, match=r"book/glossary\.html was not built"):
-        book.check(source, copy, {})
+        book.check({}, copy)
 
 
 @pytest.mark.parametrize(
@@ -330,17 +356,28 @@ def test_a_page_that_was_not_built_or_lost_its_figure_is_named(html: Path, tmp_p
         '<script async src="https://cdn.example.org/mathjax.js"></script>',
         "<img alt='' src='http://example.org/figure.png'>",
         '<link rel="stylesheet"\n href="//example.org/fonts.css">',
+        "<script src=https://example.org/x.js></script>",
+        '<img srcset="a.png 1x, https://example.org/b.png 2x">',
+        "<video src=//example.org/film.webm>",
+        "<video poster='https://example.org/film.png'>",
+        '<svg><image href="https://example.org/x.png"/></svg>',
+        '<svg><use xlink:href="https://example.org/x.svg#a"/></svg>',
+        "<style>@import 'https://example.org/x.css';</style>",
+        '<p style="background: url(https://example.org/x.png)">',
+        "<base href=https://example.org/>",
+        '<meta http-equiv="Refresh" content="0; url=https://example.org/">',
+        '<object data="https://example.org/x.swf"></object>',
     ],
 )
 def test_a_page_that_would_load_something_from_elsewhere_is_named(tmp_path: Path, html: Path, markup: str) -> None:
     shutil.copytree(html, tmp_path / "html")
     page = tmp_path / "html" / "book" / "method.html"
     page.write_text(page.read_text() + '<a href="https://example.org">a link is fine</a>')
-    book.check(html.parent / "source", tmp_path / "html", {})
+    book.check({}, tmp_path / "html")
 
     page.write_text(page.read_text() + markup)
     with pytest.raises(BookError, match=r"book/method\.html: must open without a network, loads .*example\.org"):
-        book.check(html.parent / "source", tmp_path / "html", {})
+        book.check({}, tmp_path / "html")
 
 
 # --- what is generated ------------------------------------------------------------------------------------------------
@@ -354,9 +391,7 @@ def test_adding_a_host_changes_the_contents_and_nothing_else() -> None:
 
 
 def test_a_headline_gives_the_ratio_of_the_records_and_both_devices() -> None:
-    text = fragments.headline_of(
-        GPU_HOST, sample_book.sweep(gpu=True), {**sample_book.FACTS, "gpus": [sample_book.GPU]}
-    )
+    text = fragments.headline_of(GPU_HOST, sample_book.sweep(gpu=True), facts(gpus=[sample_book.GPU]))
 
     ratios = {name: float(found) for found, name in re.findall(r"\*\*([\d.]+) \[.*?\[([\w-]+)\]\(loop-", text)}
     assert "Fastest: [jax-epoch](loop-jax-epoch) on the CPU" in text
@@ -370,17 +405,17 @@ def test_a_headline_gives_the_ratio_of_the_records_and_both_devices() -> None:
 def test_a_headline_says_no_difference_where_the_interval_holds_one() -> None:
     same = [sample_book.record("jax-epoch", 0.1), sample_book.record("keras-fit", 0.1)]
 
-    assert "no difference shown" in fragments.headline_of(CPU_HOST, same, sample_book.FACTS)
+    assert "no difference shown" in fragments.headline_of(CPU_HOST, same, facts())
 
 
 def test_a_headline_of_a_disturbed_run_says_so() -> None:
     found = [r.model_copy(update={"disturbed": ["steal time 9% of the cores"]}) for r in sample_book.sweep()]
 
-    assert "measure again" in fragments.headline_of(CPU_HOST, found, sample_book.FACTS)
+    assert "measure again" in fragments.headline_of(CPU_HOST, found, facts())
 
 
 def test_a_host_without_a_batch_sweep_has_no_headline() -> None:
-    assert "no headline yet" in fragments.headline_of(CPU_HOST, [], sample_book.FACTS)
+    assert "no headline yet" in fragments.headline_of(CPU_HOST, [], facts())
 
 
 def test_a_missing_gpu_host_is_said_and_a_measured_one_is_not_denied() -> None:
@@ -433,16 +468,9 @@ def test_configuration_never_executes_a_notebook() -> None:
 
 @pytest.mark.parametrize("source", ["chapter.table(records)", "a = 1\nf(a)\n"])
 def test_a_cell_that_ends_in_an_expression_must_show_something(source: str) -> None:
-    assert book.ends_in_expression(source)
+    assert made_pages.ends_in_expression(source)
 
 
 @pytest.mark.parametrize("source", ["", "a = f()", "f();", "import numpy", "%%bash\nls", "for x in y:\n    f(x)"])
 def test_other_cells_need_not(source: str) -> None:
-    assert not book.ends_in_expression(source)
-
-
-def test_records_are_not_executed_notebooks(results: Path) -> None:
-    page = book.as_page(results / CPU_HOST, SWEEP)
-
-    assert json.loads((results / CPU_HOST / f"{SWEEP}.ipynb").read_text())["cells"] != page["cells"]
-    assert "tags" not in page["cells"][0]["metadata"] or "call" not in page["cells"][0]["metadata"]["tags"]
+    assert not made_pages.ends_in_expression(source)

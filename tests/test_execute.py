@@ -221,13 +221,3 @@ def test_half_a_pair_is_none(results, name):
 def test_a_broken_notebook_is_no_pair(results, text):
     (results / "local" / f"{STEM}.ipynb").write_text(text)
     assert pair_fault(results / "local", STEM) == f"local/{STEM}.ipynb is no notebook"
-
-
-def test_hosts_are_folders_with_results_in_order_and_local_last(results):
-    for name in ("zeta", "alpha", ".staging-x", "empty"):
-        (results / name).mkdir()
-        if name != "empty":
-            (results / name / f"{STEM}.ipynb").write_text("{}")
-    (results / "notes.txt").write_text("no host")
-    assert execute.hosts(results) == {"alpha": [STEM], "zeta": [STEM], "local": [STEM]}
-    assert execute.hosts(results / "nowhere") == {}

@@ -85,12 +85,12 @@ def test_a_host_without_a_usable_gpu_has_none(tmp_path, monkeypatch, script):
 def test_variables_that_change_a_measurement_are_kept_and_paths_are_not():
     env = {
         "OMP_NUM_THREADS": "2", "XLA_FLAGS": "--xla_dump_to=/opt/dump", "MALLOC_ARENA_MAX": "1", "HOME": "/x",
-        "TF_XLA_FLAGS": "--x", "TF_CLI_CONFIG_FILE": "/etc/terraform", "SECRET_TOKEN": "x",
+        "TF_XLA_FLAGS": "--tf_xla_auto_jit=2", "TF_CLI_CONFIG_FILE": "/etc/terraform", "SECRET_TOKEN": "x",
         "NPY_DISABLE_CPU_FEATURES": "AVX2",
     }  # fmt: skip
     assert host.telling_environment(env) == {
         "MALLOC_ARENA_MAX": "1", "NPY_DISABLE_CPU_FEATURES": "AVX2", "OMP_NUM_THREADS": "2",
-        "TF_XLA_FLAGS": "--x", "XLA_FLAGS": "(a path)",
+        "TF_XLA_FLAGS": "--tf_xla_auto_jit=2", "XLA_FLAGS": "(a path)",
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -207,8 +208,26 @@ def book(results: Path | None, out: Path) -> None:
     from overhead.book import build as builder
     from overhead.chapters.base import results_folder
 
-    index = builder.build((results or results_folder()).resolve(), out.resolve())
+    say = partial(click.echo, err=True)
+    index = builder.build((results or results_folder()).resolve(), out.resolve(), say)
     click.echo(os.path.relpath(index))
+
+
+@cli.command("check-host")
+@click.argument("folder", type=click.Path(path_type=Path))
+def check_host(folder: Path) -> None:
+    """Look through a contributed host's folder: whole, private, harmless? A line a finding; exit status 1 with any.
+
+    Example: overhead check-host results/gpu-box
+    """
+    from overhead.book.check_host import findings
+
+    found = findings(folder.absolute())
+    for line in found:
+        click.echo(line)
+    if found:
+        raise click.exceptions.Exit(1)
+    click.echo(f"{folder.name}: whole, private, harmless")
 
 
 @cli.command()

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from overhead.book import execute, fragments
-from overhead.chapters import CHAPTERS
-from overhead.chapters.base import HOST_NAME, checkout
-from overhead.records import record as records
+from overhead.book import folder as folders
+from overhead.book import fragments, pages, policy
+from overhead.book.folder import FolderError
+from overhead.chapters.base import checkout
 
 PARTS_BEFORE = {"The question": ["book/intro", "book/article", "book/method"]}
 PARTS_AFTER = {
@@ -28,22 +29,27 @@ PARTS_AFTER = {
 }
 PROSE = [page for parts in (PARTS_BEFORE, PARTS_AFTER) for pages in parts.values() for page in pages]
 MAX_PAGE_BYTES = 3_000_000
-OUTPUTS = {"figures": 'class="overhead-figure for-light"', "tables": 'class="overhead-table"'}
-# What a browser would fetch from another address while it opens the page; a link that a reader follows is none.
-FOREIGN = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=["']((?:https?:)?//[^"']*)""", re.I)
-# Cells that show nothing by design: parameters, and what a notebook asks the book to hide.
-SILENT = {"parameters", "injected-parameters", "remove-output", "remove-cell", "hide-output"}
-LONGEST_CALL = 3  # lines; a code cell up to this long is shown small, since it only calls
+INCLUDE = re.compile(r"^```\{include\} (generated/\w+\.md)\n```$", re.M)
+# No directive of a page may read a file or pass markup through, whoever wrote it.
+DOCUTILS = "[general]\nfile_insertion_enabled: false\nraw_enabled: false\n"
 
 
 class BookError(RuntimeError):
     """A book that cannot be built or is not whole; names the page and what is wrong with it."""
 
 
-def build(results: Path, out: Path) -> Path:
+class Survey(NamedTuple):
+    """What of the results makes pages, and what does not."""
+
+    hosts: dict[str, dict[str, dict[str, Any]]]  # host → chapter → the notebook of its page
+    left_out: list[str]  # "results/NAME: left out: reason"
+
+
+def build(results: Path, out: Path, say: Callable[[str], None] = lambda line: None) -> Path:
     """Render everything under `results` into `out`/html and check it; measures nothing.
 
-    Returns the path of index.html. Raises `BookError` for results that are not whole, for any warning of
+    What cannot be used is left out, with a note on the first page, and said to `say`, a line each.
+    Returns the path of index.html. Raises `BookError` for results of which nothing can be used, for any warning of
     the build, and for a page that lacks its outputs; the book that was there before stays then.
     """
     root = checkout()
@@ -51,78 +57,136 @@ def build(results: Path, out: Path) -> Path:
         raise BookError("the book is built in a checkout of its repository; its pages are not in the package")
     if fault := builder_fault():
         raise BookError(fault)
-    hosts = execute.hosts(results)
-    if fault := results_fault(results, hosts):
-        raise BookError(f"results/{fault}")
-    source = out / "source"
-    shutil.rmtree(source, ignore_errors=True)
-    shutil.rmtree(out / "build", ignore_errors=True)
-    assemble(root, results, hosts, source)
-    html = _jupyter_book(source, out / "build")
-    check(source, html, hosts)
-    shutil.rmtree(out / "html", ignore_errors=True)
-    shutil.move(html, out / "html")
-    shutil.rmtree(out / "build")
+    with _alone(out):
+        found = survey(root, results)
+        if not found.hosts:
+            raise BookError("\n".join(found.left_out))
+        for line in found.left_out:
+            say(line)
+        source = out / "source"
+        shutil.rmtree(source, ignore_errors=True)
+        shutil.rmtree(out / "build", ignore_errors=True)
+        assemble(root, results, found, source)
+        html = _jupyter_book(source, out / "build")
+        policy.set_policies(html, {f"results/{host}/{c}" for host, made in found.hosts.items() for c in made})
+        check(found.hosts, html)
+        shutil.rmtree(out / "html", ignore_errors=True)
+        shutil.move(html, out / "html")
+        shutil.rmtree(out / "build")
     return out / "html" / "index.html"
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Keep a second build out of the same folder. Raises `BookError` for it."""
+    out.mkdir(parents=True, exist_ok=True)
+    handle = os.open(out / ".building", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
+    try:
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BookError(f"{out.name}: another build writes there; wait for it, or give another --out") from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def builder_fault() -> str | None:
     """Why the installed Jupyter Book cannot build this book, or None: version 2 ignores `_config.yml`."""
     try:
         version = metadata.version("jupyter-book")
-    except metadata.PackageNotFoundError:
-        return "jupyter-book is not installed; pip install 'overhead[book]'"
+        metadata.version("nh3")
+    except metadata.PackageNotFoundError as error:
+        return f"{error.name} is not installed; pip install 'overhead[book]'"
     return None if version.startswith("1.") else f"jupyter-book must be a version 1, got {version}"
 
 
-def results_fault(results: Path, hosts: Mapping[str, list[str]]) -> str | None:
-    """Why what lies under `results` is not whole, naming the file, or None. Files of no chapter are not looked at."""
-    for host in hosts:
-        if not HOST_NAME.fullmatch(host):
-            return f"{host}: a host's name must be 1 to 64 letters, digits, '-' or '_'; rename the folder"
-    for lines in sorted(results.glob("*/*.jsonl")):
-        if (
-            lines.stem in CHAPTERS
-            and not lines.parent.name.startswith(".")
-            and not lines.with_suffix(".ipynb").exists()
-        ):
-            return f"{lines.parent.name}/{lines.stem}.ipynb is missing; run the notebook again"
-    for host, chapters in hosts.items():
-        if not (results / host / "host.json").exists():
-            return f"{host}/host.json is missing; run a notebook there again"
+def survey(root: Path, results: Path) -> Survey:
+    """Read every host's folder as a stranger's. Raises `BookError` for a folder of results that holds none.
+
+    A chapter that cannot be used is left out, and a host without its facts or without any chapter.
+    """
+    try:
+        names = folders.hosts(results)
+    except FolderError as error:
+        raise BookError(str(error)) from None
+    hosts: dict[str, dict[str, dict[str, Any]]] = {}
+    left_out = []
+    for name in names:
+        shown = name if name.isprintable() else ascii(name)
+        try:
+            chapters = folders.chapters(results / name)
+            folders.check_name(results / name)
+            if chapters:
+                folders.facts(results / name)
+        except FolderError as error:
+            left_out.append(f"results/{shown}: left out: {error}")
+            continue
+        made = {}
         for chapter in chapters:
-            if fault := execute.pair_fault(results / host, chapter):
-                return fault
-            if fault := outputs_fault(read_notebook(results / host / f"{chapter}.ipynb")):
-                return f"{host}/{chapter}.ipynb: {fault}; run the notebook again"
-    return None
+            try:
+                made[chapter] = page_of(root, results / name, chapter)
+            except FolderError as error:
+                left_out.append(f"results/{shown}/{chapter}: left out: {error}")
+        if made:
+            hosts[name] = made
+    if not hosts and not left_out:
+        raise BookError(f"{results.name}: holds no chapter; measure first (overhead run)")
+    return Survey(hosts, left_out)
 
 
-def assemble(root: Path, results: Path, hosts: Mapping[str, list[str]], source: Path) -> None:
-    """Put the book's source together: prose, generated fragments, and every host's executed notebooks."""
+def page_of(root: Path, host: Path, chapter: str) -> dict[str, Any]:
+    """The notebook of a chapter's page, once its records were read and say what a page needs. Raises `FolderError`."""
+    read = folders.read_records(host, chapter)
+    if not read:
+        raise FolderError(f"{chapter}.jsonl holds no record")
+    try:
+        if chapter == fragments.SWEEP:
+            fragments.headline_of(host.name, read, folders.facts(host))
+        fragments.provenance(read, chapter, [])
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise FolderError(f"{chapter}.jsonl: its records lack what a page needs ({error!r:.80})") from None
+    return pages.page(root, host, chapter)
+
+
+def assemble(root: Path, results: Path, found: Survey, source: Path) -> None:
+    """Put the book's source together: prose, generated fragments, and a page for every host's chapter."""
     shutil.copytree(root / "book", source / "book")
     shutil.copytree(root / "book" / "_static", source / "_static", dirs_exist_ok=True)
     shutil.copy(root / "_config.yml", source / "_config.yml")
-    (source / "results").mkdir()
-    for host, chapters in hosts.items():
-        (source / "results" / host).mkdir()
-        shutil.copy(results / host / "host.json", source / "results" / host)
-        for chapter in chapters:
-            shutil.copy(results / host / f"{chapter}.jsonl", source / "results" / host)
-            page = as_page(
-                results / host, chapter, [other for other in hosts if other != host and chapter in hosts[other]]
-            )
-            _write(source / "results" / host / f"{chapter}.ipynb", json.dumps(page, ensure_ascii=False))
-    _write(source / "book" / "generated" / "headline.md", fragments.headline(results, hosts))
-    _write(source / "book" / "generated" / "hosts.md", fragments.hosts_table(root, results, hosts))
-    _write(source / "book" / "generated" / "agreement.md", fragments.agreement_rule())
-    _write(source / "book" / "generated" / "presets.md", fragments.presets_table())
+    _write(source / "docutils.conf", DOCUTILS)
+    hosts = {host: list(made) for host, made in found.hosts.items()}
+    for host, made in found.hosts.items():
+        _write(source / "results" / host / "host.json", folders.read_text(results / host / "host.json"))
+        for chapter, page in made.items():
+            read = folders.read_records(results / host, chapter)
+            lines = folders.read_text(results / host / f"{chapter}.jsonl")
+            _write(source / "results" / host / f"{chapter}.jsonl", lines)
+            others = [other for other in hosts if other != host and chapter in hosts[other]]
+            last = {"cell_type": "markdown", "id": "provenance", "metadata": {}}
+            last["source"] = fragments.provenance(read, chapter, others)
+            text = json.dumps({**page, "cells": [*page["cells"], last]}, ensure_ascii=False)
+            _write(source / "results" / host / f"{chapter}.ipynb", text)
+    generated = {
+        "generated/headline.md": fragments.headline(results, hosts, found.left_out),
+        "generated/hosts.md": fragments.hosts_table(root, results, hosts),
+        "generated/agreement.md": fragments.agreement_rule(),
+        "generated/presets.md": fragments.presets_table(),
+    }
     _write(source / "book" / "loops.md", fragments.loops_page(root))
     for page in PROSE:
         path = source / f"{page}.md"
         if not path.exists():
             raise BookError(f"{page}.md is missing")
-        _write(path, fragments.expand(path.read_text(encoding="utf-8"), root, hosts))
+        text = INCLUDE.sub(lambda match: generated[match[1]], path.read_text(encoding="utf-8"))
+        _write(path, fragments.expand(text, root, hosts))
     _write(source / "_toc.yml", yaml.safe_dump(contents(hosts), sort_keys=False, allow_unicode=True))
 
 
@@ -131,7 +195,7 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def contents(hosts: Mapping[str, list[str]]) -> dict[str, Any]:
+def contents(hosts: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The table of contents: the book's prose, a part a host, reference pages. Adding a host needs no edit."""
     measured = {
         f"Measured on {host}": [f"results/{host}/{chapter}" for chapter in chapters] for host, chapters in hosts.items()
@@ -147,64 +211,17 @@ def contents(hosts: Mapping[str, list[str]]) -> dict[str, Any]:
     }
 
 
-def read_notebook(path: Path) -> dict[str, Any]:
-    """An executed notebook as JSON."""
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def as_page(folder: Path, chapter: str, others: Sequence[str] = ()) -> dict[str, Any]:
-    """The executed notebook as the book shows it: short calls tagged to be shown small, provenance at the end.
-
-    `others` are the other hosts that have this chapter.
-    """
-    page = read_notebook(folder / f"{chapter}.ipynb")
-    for cell in page["cells"]:
-        tags = cell["metadata"].setdefault("tags", [])
-        given = {"parameters", "injected-parameters"} & {*tags}
-        if cell["cell_type"] == "code" and len(lines_of(cell)) <= LONGEST_CALL and not given:
-            cell["metadata"]["tags"] = [*tags, "call"]
-    text = fragments.provenance(records.read(folder / f"{chapter}.jsonl"), chapter, others)
-    page["cells"].append({"cell_type": "markdown", "id": "provenance", "metadata": {}, "source": text})
-    return page
-
-
-def lines_of(cell: Mapping[str, Any]) -> list[str]:
-    """The lines of a cell's source that are not blank."""
-    return [line for line in "".join(cell["source"]).splitlines() if line.strip()]
-
-
-def outputs_fault(notebook: Mapping[str, Any]) -> str | None:
-    """Why an executed notebook may not become a page, or None: an output that is gone, an error, a widget."""
-    for number, cell in enumerate((c for c in notebook["cells"] if c["cell_type"] == "code"), 1):
-        outputs, line = cell.get("outputs", []), (lines_of(cell) or [""])[-1].strip()
-        if any(output["output_type"] == "error" for output in outputs):
-            return f"code cell {number} ({line}) ended in an error"
-        if any("widget-view" in kind for output in outputs for kind in output.get("data", {})):
-            return f"code cell {number} ({line}) shows a widget, which a page cannot"
-        shows = not SILENT & {*cell["metadata"].get("tags", [])} and ends_in_expression("".join(cell["source"]))
-        if shows and not any(output.get("data") for output in outputs):
-            return f"code cell {number} ({line}) has no output"
-    return None
-
-
-def ends_in_expression(source: str) -> bool:
-    """Whether a cell's last statement is an expression, whose value the notebook shows."""
-    try:
-        body = ast.parse(source).body
-    except SyntaxError:  # a cell of IPython's own syntax
-        return False
-    return bool(body) and isinstance(body[-1], ast.Expr) and not source.rstrip().endswith(";")
-
-
 def _jupyter_book(source: Path, out: Path) -> Path:
     command = [
         sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(source),
         "--path-output", str(out), "--toc", str(source / "_toc.yml"), "--config", str(source / "_config.yml"),
         "--warningiserror", "--keep-going", "--all", "--quiet",
     ]  # fmt: skip
-    plain = {**os.environ, "NO_COLOR": "1"}
+    plain = {**os.environ, "NO_COLOR": "1", "DOCUTILSCONFIG": str(source / "docutils.conf")}
     done = subprocess.run(command, capture_output=True, text=True, cwd=source, env=plain)
     page = out / "_build" / "html"
+    if done.returncode < 0:
+        raise BookError(f"jupyter-book was ended by {signal.Signals(-done.returncode).name}; the old book stays")
     if done.returncode != 0 or not (page / "index.html").exists():
         lines = [line for line in (done.stderr + done.stdout).splitlines() if re.search(r"WARNING|ERROR|rror:", line)]
         said = "\n".join(lines[:12]) or done.stderr[-600:] or "no page was written"
@@ -212,34 +229,26 @@ def _jupyter_book(source: Path, out: Path) -> Path:
     return page
 
 
-def check(source: Path, html: Path, hosts: Mapping[str, list[str]]) -> None:
+def check(hosts: Mapping[str, Mapping[str, dict[str, Any]]], html: Path) -> None:
     """Every page of the contents exists, with its figures and tables, and opens offline. Raises `BookError`."""
     for page in PROSE:
         if not (html / f"{page}.html").exists():
             raise BookError(f"{page}.html was not built")
     for host, chapters in hosts.items():
-        for chapter in chapters:
+        for chapter, notebook in chapters.items():
             name = f"results/{host}/{chapter}.html"
             if not (html / name).exists():
                 raise BookError(f"{name} was not built")
             if (size := (html / name).stat().st_size) > MAX_PAGE_BYTES:
                 raise BookError(f"{name}: must be at most {MAX_PAGE_BYTES} bytes, got {size}")
             text = (html / name).read_text(encoding="utf-8")
-            made = count_outputs(read_notebook(source / "results" / host / f"{chapter}.ipynb"))
-            for kind, marker in OUTPUTS.items():
+            made = pages.count_outputs(notebook)
+            for kind, marker in pages.OUTPUTS.items():
                 shown = text.count(marker)
                 if shown < made[kind] or not made[kind]:
                     raise BookError(f"{name}: shows {shown} {kind}, its notebook made {made[kind]}")
-    for path in sorted(html.rglob("*.html")):
-        if foreign := FOREIGN.search(path.read_text(encoding="utf-8")):
-            raise BookError(f"{path.relative_to(html)}: must open without a network, loads {foreign[1]}")
-
-
-def count_outputs(notebook: Mapping[str, Any]) -> dict[str, int]:
-    """Figures and tables in an executed notebook's outputs."""
-    texts = [
-        "".join(output.get("data", {}).get("text/html", ""))
-        for cell in notebook["cells"]
-        for output in cell.get("outputs", [])
-    ]
-    return {kind: sum(text.count(marker) for text in texts) for kind, marker in OUTPUTS.items()}
+    for path in sorted([*html.rglob("*.html"), *html.rglob("*.css")]):
+        text = path.read_text(encoding="utf-8")
+        loads = policy.foreign(text) if path.suffix == ".html" else policy.foreign_style(text)
+        if loads:
+            raise BookError(f"{path.relative_to(html)}: must open without a network, loads {loads}")

@@ -184,14 +184,3 @@ def _environment(**values: str) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def hosts(results: Path) -> dict[str, list[str]]:
-    """Every host under `results` with its chapters, in order; `local` last. A folder that starts with . is none."""
-    found: dict[str, list[str]] = {}
-    folders = sorted(p for p in results.glob("*") if p.is_dir() and not p.name.startswith("."))
-    for folder in sorted(folders, key=lambda p: (p.name == "local", p.name)):
-        chapters = [chapter for chapter in CHAPTERS if (folder / f"{chapter}.ipynb").exists()]
-        if chapters:
-            found[folder.name] = chapters
-    return found

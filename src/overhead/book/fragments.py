@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from overhead.book import folder
+from overhead.book.folder import Facts
 from overhead.chapters import CHAPTERS
 from overhead.loops import LOOPS
 from overhead.measure import agreement
 from overhead.measure.session import PRESETS
-from overhead.records import record as records
 from overhead.records import stats
 from overhead.records.record import Record
 from overhead.showing import tables
@@ -22,10 +23,6 @@ from overhead.showing import tables
 CHAPTER = re.compile(r"\{chapter\}`([\w-]+)`")
 SWEEP = "05-batch-sweep"  # the chapter whose records answer the book's question
 DEFAULTS = "keras-fit"  # what a reader who has done nothing special runs
-NO_HOST = (
-    "No host has been measured for this copy of the book yet. On this machine, `make book` measures and renders in one "
-    "command; {ref}`reproduce` says what it does.\n"
-)
 NO_GPU = (
     "No GPU host has been measured for this copy of the book yet. It takes one command there ({ref}`reproduce`), and "
     "its pages then stand beside these."
@@ -35,8 +32,13 @@ Hosts = Mapping[str, Sequence[str]]  # host → the chapters of its chapters, in
 
 
 def plain(text: Any) -> str:
-    """`text` as Markdown that shows it letter by letter, whatever it holds."""
+    """`text` as Markdown that shows it letter by letter, whatever it holds, in one line."""
     return re.sub(f"([{re.escape(string.punctuation)}])", r"\\\1", " ".join(str(text).split()))
+
+
+def plain_code(text: str) -> str:
+    """The first letters of a checksum, for between backticks."""
+    return re.sub(r"[^0-9a-z]", "", text)[:10]
 
 
 def title_of(root: Path, chapter: str) -> str:
@@ -62,22 +64,24 @@ def expand(text: str, root: Path, hosts: Hosts) -> str:
     return CHAPTER.sub(link, text)
 
 
-def headline(results: Path, hosts: Hosts) -> str:
+def headline(results: Path, hosts: Hosts, left_out: Sequence[str] = ()) -> str:
     """A paragraph a host with the figures that answer the book's question there; says which hosts are missing."""
-    if not hosts:
-        return NO_HOST
     found, gpus = [], False
     for host, chapters in hosts.items():
-        facts = host_facts(results, host)
-        gpus = gpus or bool(facts.get("gpus"))
-        read = records.read(results / host / f"{SWEEP}.jsonl") if SWEEP in chapters else []
+        facts = folder.facts(results / host)
+        gpus = gpus or bool(facts.gpus)
+        read = folder.read_records(results / host, SWEEP) if SWEEP in chapters else []
         found.append(headline_of(host, read, facts))
-    return "\n\n".join(found if gpus else [*found, NO_GPU]) + "\n"
+    if not gpus:
+        found.append(NO_GPU)
+    if left_out:
+        found.append("Not shown, since it cannot be used:\n\n" + "\n".join(f"- {plain(line)}" for line in left_out))
+    return "\n\n".join(found) + "\n"
 
 
-def headline_of(host: str, read: Sequence[Record], facts: Mapping[str, Any]) -> str:
+def headline_of(host: str, read: Sequence[Record], facts: Facts) -> str:
     """Keras's defaults and each device's fastest loop against the fastest of all, at the smallest batch size."""
-    machine = f"{plain(facts['cpu_model'])}, {facts['cores_allowed']} cores; GPU: {_cards(facts)}"
+    machine = f"{plain(facts.cpu_model)}, {facts.cores_allowed} cores; GPU: {_cards(facts)}"
     timed = [r for r in read if r.status == "ok" and r.op is None and r.loop in LOOPS and r.timing and r.epochs()]
     if len(timed) < 2:
         return _card(host, ["Its batch sweep has not been measured, so it has no headline yet."], machine)
@@ -88,9 +92,11 @@ def headline_of(host: str, read: Sequence[Record], facts: Mapping[str, Any]) -> 
         for device in dict.fromkeys(r.device for r in timed)
     }
     fastest = min(best.values(), key=_median)
-    others = {f"the {device.upper()}'s fastest loop, ": r for device, r in best.items() if r is not fastest}
+    others = {f"the {plain(device.upper())}'s fastest loop, ": r for device, r in best.items() if r is not fastest}
     others |= {
-        f"Keras's defaults on the {r.device.upper()}, ": r for r in timed if r.loop == DEFAULTS and r is not fastest
+        f"Keras's defaults on the {plain(r.device.upper())}, ": r
+        for r in timed
+        if r.loop == DEFAULTS and r is not fastest
     }
     lines = [f"Fastest: {_named(fastest)}, **{_seconds(fastest)}** an epoch{_right(fastest)}. Against it:", ""]
     lines += [
@@ -115,7 +121,7 @@ def _median(record: Record) -> float:
 
 
 def _named(record: Record) -> str:
-    return f"[{record.loop}](loop-{record.loop}) on the {record.device.upper()}"
+    return f"[{record.loop}](loop-{record.loop}) on the {plain(record.device.upper())}"
 
 
 def _seconds(record: Record) -> str:
@@ -141,25 +147,18 @@ def _disturbed(found: Sequence[Record]) -> str:
     )
 
 
-def _cards(facts: Mapping[str, Any]) -> str:
-    return ", ".join(plain(card["name"]) for card in facts.get("gpus", [])) or "none"
-
-
-def host_facts(results: Path, host: str) -> dict[str, Any]:
-    """What `host.json` says."""
-    return json.loads((results / host / "host.json").read_text(encoding="utf-8"))
+def _cards(facts: Facts) -> str:
+    return ", ".join(plain(card.name) for card in facts.gpus) or "none"
 
 
 def hosts_table(root: Path, results: Path, hosts: Hosts) -> str:
     """The measured hosts and, a row a chapter, where to find it on each."""
-    if not hosts:
-        return NO_HOST
     lines = ["| host | CPU | cores | memory | GPU | system |", "|---|---|--:|--:|---|---|"]
     for host in hosts:
-        facts = host_facts(results, host)
-        memory = f"{facts['memory_bytes'] / 2**30:.0f} GiB"
-        system = plain(f"{facts['os']}, Python {facts['python']}")
-        cells = [f"**{host}**", plain(facts["cpu_model"]), facts["cores_allowed"], memory, _cards(facts), system]
+        facts = folder.facts(results / host)
+        memory = f"{facts.memory_bytes / 2**30:.0f} GiB"
+        system = plain(f"{facts.os}, Python {facts.python}")
+        cells = [f"**{host}**", plain(facts.cpu_model), facts.cores_allowed, memory, _cards(facts), system]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     lines += ["", "| chapter | " + " | ".join(hosts) + " |", "|---" * (1 + len(hosts)) + "|"]
     for chapter in CHAPTERS:
@@ -174,7 +173,8 @@ def hosts_table(root: Path, results: Path, hosts: Hosts) -> str:
 def provenance(found: Sequence[Record], chapter: str, others: Sequence[str]) -> str:
     """The last section of a chapter: to its records, its host and its code, and to the same page of other hosts."""
     first = found[0]
-    commit = f"commit `{first.commit[:10]}`" if first.commit else "no checkout, so no commit is known"
+    began = plain(first.started or "an unknown time")
+    commit = f"commit `{plain_code(first.commit)}`" if first.commit else "no checkout, so no commit is known"
     changed = ", with changes that were not committed" if first.dirty else ""
     loops = [f"[{name}](loop-{name})" for name in dict.fromkeys(r.loop for r in found) if name in LOOPS]
     disturbed = list(dict.fromkeys(why for r in found for why in r.disturbed))
@@ -184,8 +184,8 @@ def provenance(found: Sequence[Record], chapter: str, others: Sequence[str]) -> 
         "## Where these numbers come from\n\n"
         f"Every figure on this page is computed from {len(found)} records. From here to the code that made one:\n\n"
         f"- **Records**: {{download}}`{chapter}.jsonl`, a case a line, with every raw sample.\n"
-        f"- **Host**: {{download}}`host.json`, measured from {first.started} as *{plain(first.host)}* ({said}).\n"
-        f"- **Code**: {commit}{changed}; checksum `{(first.code_sha256 or 'unknown')[:10]}`.\n"
+        f"- **Host**: {{download}}`host.json`, measured from {began} as *{plain(first.host)}* ({said}).\n"
+        f"- **Code**: {commit}{changed}; checksum `{plain_code(first.code_sha256 or 'unknown')}`.\n"
         f"- **Loops**: {', '.join(loops) or 'none was timed'}.\n"
         "- **How a sample is taken**: {ref}`method`; the words: {ref}`glossary`.\n"
         f"- **The same chapter elsewhere**: {elsewhere}.\n"

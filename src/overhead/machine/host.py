@@ -13,13 +13,8 @@ from overhead.machine import cgroup
 from overhead.machine import gpus as gpu_driver
 from overhead.machine.cpu import best_simd, caches, cpu_flags, cpu_model
 from overhead.machine.disturbance import frequency_mhz
+from overhead.machine.environment import shown, telling_environment
 
-# Variables that change what is measured; recorded with every record when they are set.
-TELLING = (
-    *("OMP_", "OPENBLAS_", "MKL_", "BLIS_", "GOTO_", "NPROC", "ONEDNN_", "DNNL_", "MALLOC_", "GLIBC_TUNABLES"),
-    *("CUDA_VISIBLE", "NVIDIA_TF32"),
-    *(beginning for row in known.TABLE.values() for beginning in row.variables),
-)
 RELEASE = re.compile(r"^[\d.]+")  # a kernel's number without the builder's marks
 
 
@@ -33,7 +28,7 @@ def cores_allowed() -> int:
 def allocator() -> dict[str, str]:
     """The C library and the variables that steer its allocator."""
     name, version = platform.libc_ver()
-    settings = {k: v for k, v in os.environ.items() if k.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
+    settings = {k: shown(v) for k, v in os.environ.items() if k.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
     preload = os.environ.get("LD_PRELOAD", "")
     other = [lib for lib in ("jemalloc", "tcmalloc", "mimalloc") if lib in preload]
     return {
@@ -66,15 +61,6 @@ def frameworks() -> dict[str, dict[str, str]]:
         if row.only_gpu and not gpus():
             found[row.name] = {"missing": f"installed ({version}), but there is no NVIDIA GPU to use it"}
     return found
-
-
-def telling_environment(env: dict[str, str]) -> dict[str, str]:
-    """Variables that change what is measured; a value that is a path, or a card's own number, is not shown."""
-
-    def shown(value: str) -> str:
-        return "(a UUID)" if value.startswith(("GPU-", "MIG-")) else "(a path)" if "/" in value else value
-
-    return {name: shown(value) for name, value in sorted(env.items()) if name.startswith(TELLING)}
 
 
 def memory_bytes() -> int:

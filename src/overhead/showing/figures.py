@@ -50,7 +50,7 @@ class Figure:
             canvas = Canvas(figsize=(WIDTH_INCHES, self.height), layout="constrained")
             self.draw(canvas, theme, dark)
             out = io.BytesIO()
-            metadata = {"Date": None} if form == "svg" else None
+            metadata: Any = {"Date": None, "Creator": None} if form == "svg" else {"Software": None}
             canvas.savefig(out, format=form, dpi=144, metadata=metadata)
         return out.getvalue()
 
