@@ -20,7 +20,7 @@ from overhead.records.stats import Interval
 QUANTILE = 0.1
 RESAMPLES = 1_000
 
-Table = NDArray[np.float64]  # (sets, rounds): the turns of one side, nan where it had none
+Table = NDArray[np.float64]  # (sets, rounds): the turns of one side, nan where a set had fewer rounds than another
 
 
 def turns(record: Record) -> Rounds:
@@ -53,10 +53,10 @@ def headline(side: Rounds, level: float = 0.95) -> Interval | None:
 
 
 def quotient(over: Rounds, under: Rounds, level: float = 0.95) -> Interval | None:
-    """The headline of `over` through that of `under`, with its interval; None where they share no set.
+    """The headline of `over` through that of `under`, with its interval; None where they share no round of a set.
 
-    Both are resampled together, by the same sets and rounds, since what disturbs a round disturbs both. `n` is the
-    number of turns of the side that has fewer.
+    Both are taken over the rounds that both have, and resampled together, since what slows a round slows both. `n` is
+    the number of those rounds.
     """
     return _estimate([over, under], level)
 
@@ -67,10 +67,11 @@ def decile(values: Sequence[float]) -> float:
 
 
 def _estimate(sides: Sequence[Rounds], level: float) -> Interval | None:
-    sets = sorted(s for s in set.intersection(*(set(side) for side in sides)) if all(side[s] for side in sides))
+    shared = {s: set.intersection(*(set(side[s]) for side in sides)) for s in set.intersection(*map(set, sides))}
+    sets = sorted(s for s, rounds in shared.items() if rounds)
     if not sets:
         return None
-    rounds = [sorted(set.union(*(set(side[s]) for side in sides))) for s in sets]
+    rounds = [sorted(shared[s]) for s in sets]
     tables = [_table(side, sets, rounds) for side in sides]
     value = float(_through([_deciles(table.reshape(1, -1)) for table in tables])[0])
     drawn = _resampled(tables, [len(of_set) for of_set in rounds])
@@ -78,14 +79,14 @@ def _estimate(sides: Sequence[Rounds], level: float) -> Interval | None:
     if len(sets) > 1:
         alone = _through([_deciles(table) for table in tables])
         low, high = min(low, alone.min()), max(high, float(np.median(alone)))
-    n = min(int((~np.isnan(table)).sum()) for table in tables)
+    n = sum(map(len, rounds))
     return Interval(value, min(float(low), value), max(float(high), value), n)
 
 
 def _table(side: Rounds, sets: Sequence[int], rounds: Sequence[Sequence[int]]) -> Table:
     table = np.full((len(sets), max(map(len, rounds))), np.nan)
     for row, (set_, of_set) in enumerate(zip(sets, rounds, strict=True)):
-        table[row, : len(of_set)] = [side[set_].get(round_, np.nan) for round_ in of_set]
+        table[row, : len(of_set)] = [side[set_][round_] for round_ in of_set]
     return table
 
 
