@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from overhead.machine import host as hosts
+from overhead.machine.pools import blas
 from overhead.measure.session import ONE_PROCESS, PRESETS, Preset, Session
 from overhead.problem.workload import TRAINING_IMAGES, LearningRate
 from overhead.records import record as records
@@ -123,7 +124,7 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
 
     def usable_devices(self) -> list[str]:
         """The kinds of device to measure. Raises `ParameterError` for a GPU that this host does not have."""
-        has_gpu = bool(hosts.gpus())
+        has_gpu = bool(facts_of_run()["gpus"] if os.environ.get("OVERHEAD_KEPT") else hosts.gpus())
         if "gpu" in self.devices and not has_gpu:
             raise ParameterError("devices must name a device of this host (cpu), got gpu: no NVIDIA GPU was found")
         if "auto" in self.devices:
@@ -170,6 +171,8 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
 
     def check_host(self) -> None:
         """Refuse to mix this host's results with another's. Raises `ParameterError`."""
+        if os.environ.get("OVERHEAD_KEPT"):
+            return  # nothing is measured: the records may be of any host
         path = results_folder() / self.host / "host.json"
         if path.exists():
             try:
@@ -230,7 +233,27 @@ def host_facts(found: Sequence[Record]) -> dict[str, Any]:
             continue  # its kernels were chosen by us
         for pool in record.pools:
             pools.setdefault(f"{record.loop}:{pool['library']}", pool)
-    return {**hosts.facts(), "versions": dict(sorted(versions.items())), "pools": pools}
+    return {
+        **hosts.facts(),
+        "frameworks": hosts.frameworks(),
+        "blas": blas(),
+        "versions": dict(sorted(versions.items())),
+        "pools": pools,
+    }
+
+
+def facts_of_run() -> dict[str, Any]:
+    """What host.json says of the host and the day of the records that a page is made from; where they are measured
+    here and now, what is true here and now."""
+    if kept := os.environ.get("OVERHEAD_KEPT"):
+        facts = json.loads((Path(kept) / "host.json").read_text(encoding="utf-8"))
+        versions, pools = facts.get("versions", {}), facts.get("pools", {})
+        return {
+            "frameworks": {name: {"version": version} for name, version in versions.items()},
+            "blas": list(pools.values()),
+            **facts,
+        }
+    return {**hosts.facts(), "frameworks": hosts.frameworks(), "blas": blas()}
 
 
 def checkout() -> Path | None:

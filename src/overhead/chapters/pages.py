@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from overhead.machine import host as hosts
-from overhead.machine.pools import blas
 from overhead.measure.session import Preset
 from overhead.records.record import Record
 
@@ -38,14 +36,16 @@ class Markdown:
 
 def host_card(chapter: Chapter) -> Html:
     """The machine, its libraries, and the parameters this page was run with."""
-    facts = hosts.facts()
-    frameworks = hosts.frameworks()
+    from overhead.chapters.base import facts_of_run
+
+    facts = facts_of_run()
+    frameworks = facts["frameworks"]
     memory = facts["memory_bytes"] / 2**30
     rows = {
         "host": chapter.host,
         "CPU": f"{facts['cpu_model']}, {facts['cores_allowed']} of {facts['cores_present']} cores allowed"
         + f", {facts['simd']}{', virtual machine' if facts['virtual'] else ''}",
-        "BLAS": "; ".join(dict.fromkeys(_pool(pool) for pool in blas())),
+        "BLAS": "; ".join(dict.fromkeys(_pool(pool) for pool in facts["blas"])),
         "memory": f"{memory:.0f} GiB",
         "GPU": "; not used: ".join(f"{card['name']} (driver {card['driver']})" for card in facts["gpus"]) or "none",
         "system": f"{facts['os']}, Python {facts['python']}, {facts['allocator']['libc']}",
