@@ -93,6 +93,7 @@ def report(found: Sequence[Record]) -> dict[str, Any]:
                 "batch_size": row.batch_size,
                 "status": row.status,
                 "reason": row.reason,
+                "does_less_arithmetic": does_less_arithmetic(row.loop),
                 "epoch_s": {"median": row.epoch_s, "low": row.low_s, "high": row.high_s, "n": int(row.n)}
                 if timed
                 else None,
@@ -140,6 +141,11 @@ def report(found: Sequence[Record]) -> dict[str, Any]:
     ]
     document = {"host": host.facts(), "rows": rows, "floors": floor_rows, "ratios": ratios(found, sizes)}
     return _json_able(document)
+
+
+def does_less_arithmetic(loop: str) -> bool:
+    """Whether the dense floor is no bound for the loop, since it leaves out multiplications by zero."""
+    return loop in LOOPS and LOOPS[loop].less_arithmetic
 
 
 def _json_able(value: Any) -> Any:
@@ -222,6 +228,7 @@ def as_text(found: dict[str, Any]) -> str:
             f"{name}: {tables.with_interval(*(row['headline_s'][k] for k in ('value', 'low', 'high')))} s an epoch"
             + _typical(row)
             + (f", {tables.interval(times)} times the floor" if times else "")
+            + (", does less arithmetic" if row["does_less_arithmetic"] else "")
             + (f", validation accuracy {100 * row['val_accuracy']:.2f} %" if row["val_accuracy"] is not None else "")
             + (f", {_threads_used(row)}" if _threads_used(row) else "")
             + (f" [{row['disturbed']}]" if row["disturbed"] else "")
