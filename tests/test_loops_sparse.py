@@ -55,7 +55,7 @@ def test_agreement_does_not_hang_on_where_the_zeros_are(name: str, kind: str) ->
 
 @pytest.mark.parametrize(
     "layers",
-    [(7, 16, 2), (50, 20, 17), (300, 100, 10), (784, 300, 10), (1, 1, 1)],
+    [(7, 16, 2), (50, 20, 17), (300, 100, 10), (784, 300, 10), (1, 1, 2)],
     ids=lambda sizes: "-".join(map(str, sizes)),
 )
 @pytest.mark.parametrize("name", EXACT)

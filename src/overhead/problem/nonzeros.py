@@ -56,7 +56,7 @@ def step_flops(workload: Workload, found: NonZeros) -> float:
 def step_bytes(workload: Workload, found: NonZeros) -> float:
     """Bytes that such a step cannot avoid: the non-zeros with their numbers, the labels, and the weights that it uses.
 
-    Of the first layer those are the rows of the pixels in the batch, read and written; the rest is read and written whole.
+    Of the first layer those are the rows of the pixels in the batch, read and written, as is the rest as a whole.
     """
     index = workload.batch_size * found.per_image * (WORD_BYTES + PIXEL_BYTES)
     unused = (workload.layers[0] - found.rows) * workload.layers[1]
