@@ -87,23 +87,23 @@ LOOPS: dict[str, LoopInfo] = {
     "cupy-fused": LoopInfo("cupy_fused", "CupyFusedLoop", "cupy", _GPU, "elementwise work in kernels of its own"),
     "cupy-graph": LoopInfo("cupy_graph", "CupyGraphLoop", "cupy", _GPU, "the step captured in a CUDA graph"),
     "blas-epoch": LoopInfo(
-        "products", "BlasEpochLoop", "scipy", _CPU, "the whole epoch in one C call around BLAS products",
+        "products", "BlasEpochLoop", "numpy", _CPU, "the whole epoch in one C call around BLAS products",
         sources=("c/vectors.h", "c/products.c"),
     ),
     "dropped": LoopInfo(
-        "products", "DroppedLoop", "scipy", _CPU, "the same without the pixels that are always zero",
+        "products", "DroppedLoop", "numpy", _CPU, "the same without the pixels that are always zero",
         less_arithmetic=True,
     ),
     "gathered": LoopInfo(
-        "products", "GatheredLoop", "scipy", _CPU, "the same without the pixels that are zero in all of the batch",
+        "products", "GatheredLoop", "numpy", _CPU, "the same without the pixels that are zero in all of the batch",
         less_arithmetic=True,
     ),
     "sorted": LoopInfo(
-        "products", "SortedLoop", "scipy", _CPU, "BLAS products over the pixels in frequent use, the others one by one",
+        "products", "SortedLoop", "numpy", _CPU, "BLAS products over the pixels in frequent use, the others one by one",
         less_arithmetic=True,
     ),
     "sparse": LoopInfo(
-        "sparse", "SparseLoop", "scipy", _CPU, "a kernel in C that multiplies by no zero", less_arithmetic=True,
+        "sparse", "SparseLoop", "numpy", _CPU, "a kernel in C that multiplies by no zero", less_arithmetic=True,
         sources=("c/sparse.c",),
     ),
 }  # fmt: skip

@@ -6,6 +6,7 @@ import ctypes
 from typing import Any, NamedTuple, final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from overhead.loops import compiled
@@ -92,7 +93,7 @@ class Program:
 class ProductsLoop(Loop):
     """What the loops below share. They differ in what a step multiplies."""
 
-    framework = "scipy"
+    framework = "numpy"
 
     def images(self, x: Array, size: int) -> Images:
         """What batches of `size` multiply. `x`: (images, inputs)."""
@@ -133,8 +134,8 @@ class ProductsLoop(Loop):
         return workload.steps
 
     def settings(self, state: State) -> dict[str, str]:
-        columns = [x.shape[1] for x in state.images.dense]
-        return {"compiler": compiled.version(), "columns": f"{np.mean(columns):.0f}"}
+        columns = np.mean([x.shape[1] for x in state.images.dense])
+        return {"compiler": compiled.version(), "blas": f"SciPy {scipy.__version__}", "columns": f"{columns:.0f}"}
 
 
 def nothing_left(x: Array) -> tuple[Array, Array, Array]:

@@ -125,7 +125,7 @@ class Program:
 class SparseLoop(Loop):
     """Activations in registers, the update of `w1` inside its gradient, a thread for each part of the hidden units."""
 
-    framework = "scipy"
+    framework = "numpy"
 
     def place(self, params: Params, data: Split, workload: Workload) -> State:
         if len(params) != 2:
