@@ -224,8 +224,40 @@ def _threads_used(row: dict[str, Any]) -> str:
     return f"{busy} {'thread' if busy == 1 else 'threads'} worked, {allowed} allowed"
 
 
+def _typical(row: dict[str, Any]) -> str:
+    """The median, where it parts from the undisturbed time."""
+    median, headline = row["epoch_s"]["median"], row["headline_s"]
+    return f" (typically {tables.number(median)})" if median > headline["high"] else ""
 
 
 def _less(step: dict[str, float]) -> str:
     share = step["flops"] / step["dense_flops"]
     return f", does less arithmetic ({100 * share:.0f} % of the FLOPs that the floor does)"
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """The report for people: a line a case, in order of batch size and time."""
+    lines = []
+    for floor in found["floors"]:
+        lines.append(
+            f"floor at {floor['batch_size']}: {tables.with_interval(floor['epoch_s'], floor['low'], floor['high'])} "
+            f"s an epoch ({floor['library']}, {floor['device']}, {floor['threads']} threads)"
+        )
+    ordered = sorted(found["rows"], key=lambda r: (r["batch_size"], (r["headline_s"] or {"value": math.inf})["value"]))
+    for row in ordered:
+        name = f"{row['loop']} ({row['device']}, {row['threads']} threads) at {row['batch_size']}"
+        if row["status"] != "ok":
+            lines.append(f"{name}: {row['status']}: {row['reason']}")
+            continue
+        times = Interval(**row["times_floor"], n=0) if row["times_floor"] else None
+        lines.append(
+            f"{name}: {tables.with_interval(*(row['headline_s'][k] for k in ('value', 'low', 'high')))} s an epoch"
+            + _typical(row)
+            + (f", {tables.interval(times)} times the floor" if times else "")
+            + (_less(row["nonzero_step"]) if row["nonzero_step"] else "")
+            + (f", placed in {tables.number(row['placed_s'])} s" if row["placed_s"] is not None else "")
+            + (f", validation accuracy {100 * row['val_accuracy']:.2f} %" if row["val_accuracy"] is not None else "")
+            + (f", {_threads_used(row)}" if _threads_used(row) else "")
+            + (f" [{row['disturbed']}]" if row["disturbed"] else "")
+        )
+    return "\n".join(lines)
