@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.chapters.base import ParameterError, checkout
-from overhead.chapters.batch_sweep import anomalies, article, quality
+from overhead.chapters.batch_sweep import anomalies, article, bench, quality
 from overhead.chapters.batch_sweep import tables as batch_tables
 from overhead.chapters.batch_sweep.chapter import AXES, BatchSweep
 from overhead.loops import LOOPS
@@ -404,3 +404,25 @@ def test_a_small_sweep_measures_switches_and_counts(monkeypatch, tmp_path):
         faults = {r.loop: r.page_faults for r in anomalies.of(found)}
         assert faults["numpy-preallocated"] == [0]
     assert "2,048" in chapter.anomalies_table(found).text
+
+
+# Loops that leave out zeros
+
+
+def test_bench_never_takes_a_loop_that_leaves_out_zeros_for_a_dense_one() -> None:
+    found = bench.report([record("sparse", 0.02, placed_s=0.3), record("jax-epoch", 0.06), record("floor-xla", 0.05)])
+
+    sparse, dense = found["rows"]
+    assert (sparse["does_less_arithmetic"], dense["does_less_arithmetic"]) == (True, False)
+    assert sparse["times_floor"]["median"] == pytest.approx(0.4)
+    assert sparse["nonzero_step"]["flops"] < 0.22 * sparse["nonzero_step"]["dense_flops"]
+    assert dense["nonzero_step"] is None
+    first, second = (line for line in bench.as_text(found).splitlines() if not line.startswith("floor"))
+    assert "does less arithmetic (21 % of the FLOPs that the floor does)" in first
+    assert "placed in 0.300 s" in first
+    assert "less arithmetic" not in second
+
+
+def test_the_chapter_of_dense_loops_refuses_the_others() -> None:
+    with pytest.raises(ParameterError, match="must be loops that multiply by every pixel, got 'sparse'"):
+        BatchSweep.from_notebook({"loops": ["numpy", "sparse"]})

@@ -241,6 +241,9 @@ def loops_page(root: Path) -> str:
                     f"(loop-{name})=\n### {name}\n\n{info.does[:1].upper()}{info.does[1:]}. Runs on: {devices}.\n"
                 )
             begin = line
+        for source in dict.fromkeys(part for info in LOOPS.values() if info.module == module for part in info.sources):
+            code = (path.parent / source).read_text(encoding="utf-8").rstrip()
+            parts.append(f"The file `src/overhead/loops/{source}`:\n\n````{{code-block}} c\n{code}\n````\n")
     return "\n".join(parts)
 
 

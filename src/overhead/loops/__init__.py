@@ -20,6 +20,8 @@ class LoopInfo(NamedTuple):
     does: str  # one line for tables and `--help`
     env: tuple[tuple[str, str], ...] = ()  # set before the worker imports anything
     dispatches_at: Point | None = None  # in the row, so that a page knows it without the framework
+    less_arithmetic: bool = False  # leaves out multiplications by zero, so that the dense floor does not bound it
+    sources: tuple[str, ...] = ()  # what else the exhibit is written in, under `loops/`
 
 
 _CPU, _GPU, _BOTH = ("cpu",), ("gpu",), ("cpu", "gpu")
@@ -84,6 +86,26 @@ LOOPS: dict[str, LoopInfo] = {
     ),
     "cupy-fused": LoopInfo("cupy_fused", "CupyFusedLoop", "cupy", _GPU, "elementwise work in kernels of its own"),
     "cupy-graph": LoopInfo("cupy_graph", "CupyGraphLoop", "cupy", _GPU, "the step captured in a CUDA graph"),
+    "blas-epoch": LoopInfo(
+        "products", "BlasEpochLoop", "numpy", _CPU, "the whole epoch in one C call around BLAS products",
+        sources=("c/vectors.h", "c/products.c"),
+    ),
+    "dropped": LoopInfo(
+        "products", "DroppedLoop", "numpy", _CPU, "the same without the pixels that are always zero",
+        less_arithmetic=True,
+    ),
+    "gathered": LoopInfo(
+        "products", "GatheredLoop", "numpy", _CPU, "the same without the pixels that are zero in all of the batch",
+        less_arithmetic=True,
+    ),
+    "sorted": LoopInfo(
+        "products", "SortedLoop", "numpy", _CPU, "BLAS products over the pixels in frequent use, the others one by one",
+        less_arithmetic=True,
+    ),
+    "sparse": LoopInfo(
+        "sparse", "SparseLoop", "numpy", _CPU, "a kernel in C that multiplies by no zero", less_arithmetic=True,
+        sources=("c/sparse.c",),
+    ),
 }  # fmt: skip
 
 # The floor: the step's matrix products and nothing else, per library (not loops: they learn nothing).

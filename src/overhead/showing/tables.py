@@ -57,7 +57,8 @@ def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
     turns (the undisturbed time, see `records.headline`), epoch_s, low_s, high_s, n (the typical one: the median),
     processes, dispatch_us (per step), first_s, images_per_s, steps, images_seen, val_accuracy,
     times_floor, times_floor_low, times_floor_high, peak_rss_bytes, stopped, drift, disturbed, between and within
-    (relative spread of process medians and of a process's rounds, see `stats.spread`), cores_allowed, busy_threads.
+    (relative spread of process medians and of a process's rounds, see `stats.spread`), cores_allowed, busy_threads,
+    placed_s.
     """
     rows = []
     for record in records:
@@ -79,6 +80,7 @@ def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
             "disturbed": "; ".join(record.disturbed),
             "cores_allowed": record.cores_allowed,
             "busy_threads": record.busy_threads,
+            "placed_s": record.placed_s,
         }
         if record.status == "ok" and record.timing:
             epochs = record.epochs()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ from overhead.machine import host
 from overhead.measure.contestant import Contestant
 from overhead.measure.rounds import run_cases
 from overhead.measure.session import PRESETS, Session
+from overhead.problem import bounds, data, nonzeros
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 from overhead.records.record import Record
 from overhead.records.stats import Interval
@@ -82,6 +84,7 @@ def _threads(text: str) -> int:
 def report(found: Sequence[Record]) -> dict[str, Any]:
     """Records in the form of design's `bench --json`."""
     frame = tables.epochs_frame(found)
+    works = {work.batch_size: work for work in map(_workload, found)}
     rows = []
     for row in frame.itertuples():
         timed = row.status == "ok"
@@ -93,6 +96,8 @@ def report(found: Sequence[Record]) -> dict[str, Any]:
                 "batch_size": row.batch_size,
                 "status": row.status,
                 "reason": row.reason,
+                "does_less_arithmetic": does_less_arithmetic(row.loop),
+                "nonzero_step": nonzero_step(works[row.batch_size]) if does_less_arithmetic(row.loop) else None,
                 "epoch_s": {"median": row.epoch_s, "low": row.low_s, "high": row.high_s, "n": int(row.n)}
                 if timed
                 else None,
@@ -105,6 +110,7 @@ def report(found: Sequence[Record]) -> dict[str, Any]:
                 if timed
                 else None,
                 "first_s": row.first_s if timed else None,
+                "placed_s": _known(row.placed_s),
                 "val_accuracy": row.val_accuracy if math.isfinite(row.val_accuracy) else None,
                 "times_floor": {
                     "median": row.times_floor,
@@ -140,6 +146,27 @@ def report(found: Sequence[Record]) -> dict[str, Any]:
     ]
     document = {"host": host.facts(), "rows": rows, "floors": floor_rows, "ratios": ratios(found, sizes)}
     return _json_able(document)
+
+
+def does_less_arithmetic(loop: str) -> bool:
+    """Whether the dense floor is no bound for the loop, since it leaves out multiplications by zero."""
+    return loop in LOOPS and LOOPS[loop].less_arithmetic
+
+
+def _workload(record: Record) -> Workload:
+    return Workload(**{name: value for name, value in (record.workload or {}).items() if name in Workload.model_fields})
+
+
+@cache
+def nonzero_step(workload: Workload) -> dict[str, float]:
+    """FLOPs and bytes of a step that multiplies by no zero pixel, beside those of the dense step."""
+    found = nonzeros.count(data.for_workload(workload).x, workload)
+    return {
+        "flops": nonzeros.step_flops(workload, found),
+        "bytes": nonzeros.step_bytes(workload, found),
+        "dense_flops": bounds.step_flops(workload),
+        "dense_bytes": bounds.step_bytes(workload),
+    }
 
 
 def _json_able(value: Any) -> Any:
@@ -203,6 +230,11 @@ def _typical(row: dict[str, Any]) -> str:
     return f" (typically {tables.number(median)})" if median > headline["high"] else ""
 
 
+def _less(step: dict[str, float]) -> str:
+    share = step["flops"] / step["dense_flops"]
+    return f", does less arithmetic ({100 * share:.0f} % of the FLOPs that the floor does)"
+
+
 def as_text(found: dict[str, Any]) -> str:
     """The report for people: a line a case, in order of batch size and time."""
     lines = []
@@ -222,6 +254,8 @@ def as_text(found: dict[str, Any]) -> str:
             f"{name}: {tables.with_interval(*(row['headline_s'][k] for k in ('value', 'low', 'high')))} s an epoch"
             + _typical(row)
             + (f", {tables.interval(times)} times the floor" if times else "")
+            + (_less(row["nonzero_step"]) if row["nonzero_step"] else "")
+            + (f", placed in {tables.number(row['placed_s'])} s" if row["placed_s"] is not None else "")
             + (f", validation accuracy {100 * row['val_accuracy']:.2f} %" if row["val_accuracy"] is not None else "")
             + (f", {_threads_used(row)}" if _threads_used(row) else "")
             + (f" [{row['disturbed']}]" if row["disturbed"] else "")

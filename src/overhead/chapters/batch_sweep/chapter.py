@@ -30,7 +30,15 @@ AUTO = "auto"  # the preset's
 PER_IMAGE, VALIDATED = "numpy-per-image", "keras-fit-validated"
 QUICK_LOOPS = ("numpy", PER_IMAGE, "keras-fit", VALIDATED, "jax-step", "jax-epoch")
 QUICK_REMAINDER = ("numpy", "jax-epoch")  # with the other remainder policy
-MORE_LOOPS = ("jax-epoch-tuned", "keras-fit-tuned", "keras-jax-fit", "tf-step", "tf-epoch", "numpy-preallocated")
+MORE_LOOPS = (
+    "jax-epoch-tuned",
+    "keras-fit-tuned",
+    "keras-jax-fit",
+    "tf-step",
+    "tf-epoch",
+    "numpy-preallocated",
+    "blas-epoch",
+)
 
 
 class Axes(NamedTuple):
@@ -58,6 +66,8 @@ def _loops(value: Any) -> list[str]:
     for name in names:
         if not isinstance(name, str) or name not in LOOPS:
             raise ValueError(f"must be of {', '.join(LOOPS)}, got {name!r}")
+        if LOOPS[name].less_arithmetic:  # the floor of this chapter is that of dense loops
+            raise ValueError(f"must be loops that multiply by every pixel, got {name!r}; `overhead bench` times it")
     return list(dict.fromkeys(names))
 
 
