@@ -84,6 +84,9 @@ LOOPS: dict[str, LoopInfo] = {
     ),
     "cupy-fused": LoopInfo("cupy_fused", "CupyFusedLoop", "cupy", _GPU, "elementwise work in kernels of its own"),
     "cupy-graph": LoopInfo("cupy_graph", "CupyGraphLoop", "cupy", _GPU, "the step captured in a CUDA graph"),
+    "cupy-persistent": LoopInfo(
+        "cupy_persistent", "CupyPersistentLoop", "cupy", _GPU, "the whole epoch in one launch of a kernel of its own"
+    ),
 }  # fmt: skip
 
 # The floor: the step's matrix products and nothing else, per library (not loops: they learn nothing).

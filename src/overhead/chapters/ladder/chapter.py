@@ -60,6 +60,7 @@ RUNGS = (
     Rung("cupy", "cupy", "13 of 23 bits of each factor in the products", TF32_ON),
     Rung("cupy-fused", "cupy", "a launch an elementwise operation"),
     Rung("cupy-graph", "cupy-fused", "all launches but one a step"),
+    Rung("cupy-persistent", "cupy-graph", "all launches but one an epoch, and reading the weights anew in each step"),
 )
 
 
