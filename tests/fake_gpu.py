@@ -98,6 +98,29 @@ class NeedsMemory(FakeGpu):
         return super().place(params, data, workload)
 
 
+class PlacesSlowly(FakeGpu):
+    """Its `place` returns while the images are on their way."""
+
+    COPY_S = 0.3
+
+    def place(self, params: Params, data: Split, workload: Workload) -> Future[Any]:
+        placed = super().place(params, data, workload)
+
+        def copied() -> Any:
+            time.sleep(self.COPY_S)
+            return placed.result()
+
+        return self.queue.submit(copied)
+
+
+class LeavesItsPid(FakeGpu):
+    """Writes its process's number where the driver finds it, so that it knows whether the GPU is at rest."""
+
+    def place(self, params: Params, data: Split, workload: Workload) -> Future[Any]:
+        Path(os.environ["PID_FILE"]).write_text(str(os.getpid()))
+        return super().place(params, data, workload)
+
+
 class Disappears(FakeGpu):
     """Its process dies with its GPU while it trains large batches."""
 
@@ -178,6 +201,10 @@ import json, pathlib, sys
 state = json.loads((pathlib.Path(__file__).parent / "driver.json").read_text())
 if "says" in state:
     sys.exit(print(state["says"]) or 9)
+pid = pathlib.Path(__file__).parent / "pid"
+if "at_rest" in state and pid.exists():
+    if pathlib.Path(f"/proc/{{pid.read_text()}}/stat").read_text().rpartition(")")[2].split()[0] in "Tt":
+        state["cards"] = [card | state["at_rest"] for card in state["cards"]]  # its worker is stopped
 cards, options = state["cards"], dict(part.partition("=")[::2] for part in sys.argv[1:])
 if "-L" in options:
     for index, card in enumerate(cards):

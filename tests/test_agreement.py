@@ -96,8 +96,8 @@ def test_a_relu_that_rounding_decides_may_fall_either_way(side):
     params = (Layer(np.column_stack([unit, start[0].w[:, 1:]]), start[0].b), start[1])
 
     _, plain = mlp.gradients(params, x.astype(np.float64), y)
-    _, other = mlp.gradients(params, x.astype(np.float64), y, doubt=side * agreement.ROUNDING)
-    _, same = mlp.gradients(params, x.astype(np.float64), y, doubt=-side * agreement.ROUNDING)
+    _, other = mlp.gradients(params, x.astype(np.float64), y, doubt=side * agreement.ROUNDING["float32"])
+    _, same = mlp.gradients(params, x.astype(np.float64), y, doubt=-side * agreement.ROUNDING["float32"])
 
     assert mlp.relative_error(same, plain) == 0
     assert not np.allclose(other[0].w[:, 0], plain[0].w[:, 0], rtol=1e-3)
@@ -112,6 +112,44 @@ def test_the_tolerance_grows_by_what_rounding_decides(monkeypatch, tiny_workload
 
     assert sure.tolerance == TOLERANCES["float32"] + reference.undecided
     assert compare(after, after, tiny_workload, tiny_data).tolerance == TOLERANCES["float32"] + 1e-4
+
+
+def in_tf32(x: np.ndarray) -> np.ndarray:
+    """float32 rounded to the nearest number with the ten bits of fraction that TF32 has, ties to even."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    kept = (bits + np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))) & np.uint32(0xFFFF_E000)
+    return kept.view(np.float32)
+
+
+def trained_in_tf32(workload: Workload, split: Split, steps: int) -> Params:
+    """A right loop whose products have their factors rounded to TF32 and are added up in float32."""
+    (w1, b1), (w2, b2) = (Layer(w.copy(), b.copy()) for w, b in mlp.init(workload))
+    batches, rate = list(mlp.batches(split.x, split.y, workload)), np.float32(workload.learning_rate)
+    for step in range(steps):
+        x, y = batches[step % len(batches)]
+        h = np.maximum(in_tf32(x) @ in_tf32(w1) + b1, 0)
+        z = in_tf32(h) @ in_tf32(w2) + b2
+        e = np.exp(z - z.max(axis=1, keepdims=True))
+        d = (e / e.sum(axis=1, keepdims=True) - np.eye(10, dtype=np.float32)[y]) / np.float32(len(y))
+        dh = (in_tf32(d) @ in_tf32(w2).T) * (h > 0)
+        w2, b2 = w2 - rate * (in_tf32(h).T @ in_tf32(d)), b2 - rate * d.sum(axis=0)
+        w1, b1 = w1 - rate * (in_tf32(x).T @ in_tf32(dh)), b1 - rate * dh.sum(axis=0)
+    return Layer(w1, b1), Layer(w2, b2)
+
+
+def test_a_right_loop_in_tf32_agrees_in_tf32_and_not_in_float32():
+    workload = Workload(images=6400)
+    split = data.for_workload(workload)
+    after = trained_in_tf32(agreement.at_agreement_rate(workload), split, STEPS)
+    epoch = trained_in_tf32(agreement.at_epoch_rate(workload), split, workload.steps)
+
+    found = compare(after, epoch, workload, split, "tf32")
+
+    assert found.error > TOLERANCES["tf32"]  # a ReLU that rounding decides, not a fault
+    assert found.disagreement is None
+    assert compare(after, epoch, workload, split).disagreement is not None
+    wrong = agreement.at_agreement_rate(workload).model_copy(update={"learning_rate": 0.12})
+    assert compare(trained_in_tf32(wrong, split, STEPS), epoch, workload, split, "tf32").disagreement is not None
 
 
 def test_the_epoch_is_compared_too(tiny_workload, tiny_data):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -246,3 +247,40 @@ def test_a_worker_that_does_not_start_leaves_the_others_their_own_answers(monkey
     assert [r.status for r in found].count("declined") == 1
     answers = {r.loop: (list(r.versions), probing.facts(r)["does"]) for r in timed}
     assert answers == {"numpy": (["numpy"], "numpy"), "tf": (["keras-fit"], "keras-fit")}
+
+
+def test_the_bandwidth_of_a_gpu_is_of_arrays_that_no_cache_holds(monkeypatch):
+    from overhead.measure.probes import cupy_
+
+    held: list[int] = []
+    pretended = SimpleNamespace(
+        asarray=lambda a: a,
+        empty=lambda *_: None,
+        ones=lambda count, dtype: held.append(count * np.dtype(dtype).itemsize),
+        ElementwiseKernel=lambda *_: None,
+        cuda=SimpleNamespace(get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None)),
+    )
+    monkeypatch.setattr(cupy_, "usable_cupy", lambda: pretended)
+    monkeypatch.setattr(cupy_, "uniform", lambda *shape: None)
+
+    streams = {probe.name: probe for probe in cupy_.rates("gpu", Workload()) if probe.name != "sgemm-large"}
+
+    assert held == [2**30] * 3
+    assert {name: probe.bytes for name, probe in streams.items()} == {"copy": 2 * 2**30, "triad": 3 * 2**30}
+    assert all("1 GiB" in probe.does for probe in streams.values())
+
+
+def test_every_step_of_the_xla_floor_reads_the_one_before():
+    import jax
+
+    from overhead.loops.jax_ import matrix_products
+
+    weights = [np.ones((784, 128), np.float32), np.ones((128, 10), np.float32)]
+    whole = jax.make_jaxpr(matrix_products)(weights, np.ones((3, 32, 784), np.float32), None)
+    (inner,) = [eqn.params["jaxpr"] for eqn in whole.eqns if "jaxpr" in eqn.params]
+    (scan,) = [eqn for eqn in inner.eqns if eqn.primitive.name == "scan"]
+    body, constants = scan.params["jaxpr"].jaxpr, scan.params["num_consts"]
+    carried = body.invars[constants : constants + scan.params["num_carry"]]
+    used = {id(variable) for eqn in body.eqns for variable in eqn.invars}
+    assert len(carried) == 2
+    assert all(id(variable) in used for variable in carried)  # else an unrolled scan may drop what nobody reads

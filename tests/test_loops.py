@@ -318,3 +318,19 @@ def test_keras_on_jax() -> None:
     assert passed, found.stdout[-3000:]
     # Agreement, repetition, what it says of itself, and this very test.
     assert int(passed[1]) == len(THEIR_CASES) + 3, found.stdout[-3000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", ["TfStepLoop", "TfEpochLoop"])
+def test_labels_are_of_a_type_that_tensorflow_puts_on_a_gpu(loop):
+    # int32 stays in host memory whatever the scope says, and would be copied to the GPU at every step
+    code = (
+        "from overhead.loops import tensorflow_\nfrom overhead.problem import data, mlp\n"
+        "from overhead.problem.workload import Workload\nw = Workload(images=200, remainder='keep')\n"
+        f"state = tensorflow_.{loop}('cpu').place(mlp.init(w), data.for_workload(w), w)\n"
+        "labels = [y for _, y in state.batches] if hasattr(state, 'batches') else [state.y, state.tail[1]]\n"
+        "print(*{y.dtype.name for y in labels})"
+    )
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["int64"], done.stderr

@@ -135,13 +135,14 @@ def no_driver(*_: object, **__: object) -> object:
     raise RuntimeError("cudaErrorInsufficientDriver: CUDA driver version\nis insufficient for CUDA runtime version")
 
 
-@pytest.mark.parametrize("name", ["cupy", "cupy-fused", "cupy-graph", "cupy-per-image"])
+@pytest.mark.parametrize("name", [*BATCHED, "cupy-per-image", "cupy-persistent"])
 def test_a_cupy_that_fails_on_first_use_is_declined_with_its_reason(
-    name: str, tiny_workload: Workload, tiny_data: Split, monkeypatch: pytest.MonkeyPatch
+    name: str, tiny_data: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "cupy", stub(ones=no_driver))
+    workload = Workload(images=192)
     with pytest.raises(Declined) as declined:
-        make(name, "gpu").place(mlp.init(tiny_workload), tiny_data, tiny_workload)
+        make(name, "gpu").place(mlp.init(workload), tiny_data, workload)
     assert str(declined.value) == (
         "CuPy cannot run a kernel here: RuntimeError: cudaErrorInsufficientDriver: "
         "CUDA driver version is insufficient for CUDA runtime version"

@@ -27,6 +27,7 @@ from cupy_stand_in import (
     reference,
     source,
 )
+from nvrtc import compiled_for_hopper
 from overhead.loops import Declined, cupy_graph
 from overhead.loops.cupy_fused import KERNELS
 from overhead.problem import data, mlp
@@ -170,13 +171,22 @@ def test_the_kernels_do_what_numpy_does() -> None:
     assert np.isnan(d[2]).all()
 
 
+def cuda_text() -> str:
+    loop = "ptrdiff_t i = blockIdx.x * (ptrdiff_t)blockDim.x + threadIdx.x; if (i < _size)"
+    return "".join(source(name, kernel, 'extern "C" __global__ void', loop) for name, kernel in ALL_KERNELS.items())
+
+
+def test_the_kernels_compile_for_hopper_at_run_time() -> None:
+    program, said = compiled_for_hopper(cuda_text())
+    assert said.strip("\0") == ""
+    assert all(name.encode() in program for name in ALL_KERNELS)
+
+
 def test_the_kernels_compile_for_hopper(tmp_path: Path) -> None:
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("needs nvcc: the kernels are compiled for sm_90")
-    loop = "ptrdiff_t i = blockIdx.x * (ptrdiff_t)blockDim.x + threadIdx.x; if (i < _size)"
-    text = "".join(source(name, kernel, 'extern "C" __global__ void', loop) for name, kernel in ALL_KERNELS.items())
-    (tmp_path / "kernels.cu").write_text(f"#include <cstddef>\n{text}")
+    (tmp_path / "kernels.cu").write_text(f"#include <cstddef>\n{cuda_text()}")
 
     subprocess.run(
         [nvcc, "-arch=sm_90", "-Werror", "all-warnings", "-cubin", "-o", "kernels.cubin", "kernels.cu"],

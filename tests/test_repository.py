@@ -313,8 +313,9 @@ def test_the_conda_file_has_what_the_user_asked_for():
     asked = [Requirement(line) for line in pip if not line.startswith("--")]
 
     names = {requirement.name for requirement in asked}
-    wanted = {"jupyter-book", "numpy", "tensorflow", "jax", "cupy-cuda12x", "matplotlib", "papermill"}
+    wanted = {"jupyter-book", "numpy", "tensorflow", "jax", "cupy-cuda12x", "matplotlib", "papermill", "nvtx", "dask"}
     assert wanted <= names
+    assert {r.name: r.extras for r in asked}["cupy-cuda12x"] == {"ctk"}  # else no headers where CUDA is not installed
     # nothing that pyproject.toml does not know, at the same versions
     extras = PYPROJECT["project"]["optional-dependencies"]
     known = {
@@ -324,6 +325,8 @@ def test_the_conda_file_has_what_the_user_asked_for():
     }
     for requirement in asked:
         assert requirement.specifier == known[requirement.name].specifier, requirement.name
+        if "12" in requirement.name:
+            assert requirement.extras == known[requirement.name].extras
 
 
 def test_versions_agree():

@@ -106,6 +106,9 @@ LOOPS: dict[str, LoopInfo] = {
         "sparse", "SparseLoop", "numpy", _CPU, "a kernel in C that multiplies by no zero", less_arithmetic=True,
         sources=("c/sparse.c",),
     ),
+    "cupy-persistent": LoopInfo(
+        "cupy_persistent", "CupyPersistentLoop", "cupy", _GPU, "the whole epoch in one launch of a kernel of its own"
+    ),
 }  # fmt: skip
 
 # The floor: the step's matrix products and nothing else, per library (not loops: they learn nothing).

@@ -76,9 +76,9 @@ def place_batches(device: str, params: Params, data: Split, workload: Workload, 
     placed = tuple((put(w), put(b)) for w, b in params)
     lr = put(np.float32(workload.learning_rate))
     if not one_by_one:
-        return State(placed, put(x), put(y), tail, [], 0, lr)
+        return jax.block_until_ready(State(placed, put(x), put(y), tail, [], 0, lr))
     batches = [(put(xb), put(yb)) for xb, yb in zip(x, y)] + ([tail] if tail else [])
-    return State(placed, x[:0], y[:0], tail, batches, 0, lr)
+    return jax.block_until_ready(State(placed, x[:0], y[:0], tail, batches, 0, lr))
 
 
 def programs(function: Any) -> int:
@@ -281,7 +281,8 @@ class FloorState(NamedTuple):
 def matrix_products(weights: list[Array], x: Array, tail: Array | None) -> Any:
     """The products of every step of an epoch, each fed by the one before so that none can be dropped."""
 
-    def products(_, xb):
+    def products(before, xb):
+        xb, _ = lax.optimization_barrier((xb, before))          # else what nobody reads might be dropped
         inputs = [xb]
         for w in weights:
             inputs.append(inputs[-1] @ w)                       # (batch, outputs)
@@ -293,7 +294,7 @@ def matrix_products(weights: list[Array], x: Array, tail: Array | None) -> Any:
         return found, None
 
     carry, _ = lax.scan(products, [jnp.zeros_like(w) for w in weights[::-1]], x)
-    return carry if tail is None else (carry, products(None, tail)[0])
+    return carry if tail is None else (carry, products(carry, tail)[0])
 
 
 @final

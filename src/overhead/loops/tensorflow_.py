@@ -29,7 +29,7 @@ class State(NamedTuple):
 
 # fmt: off
 def gradients(params: Any, x: Tensor, y: Tensor) -> Any:
-    """Gradients of softmax cross-entropy, `(dw, db)` a layer. `x`: (batch, inputs) float32; `y`: (batch,) int32."""
+    """Gradients of softmax cross-entropy, `(dw, db)` a layer. `x`: (batch, inputs) float32; `y`: (batch,) int64."""
     inputs = [x]                                                # of each layer
     for w, b in params[:-1]:
         inputs.append(tf.nn.relu(inputs[-1] @ w + b))           # (batch, hidden)
@@ -115,7 +115,6 @@ class TensorFlowLoop(Loop):
         see_only(device)
 
     def scope(self) -> Any:
-        # Without it int32 labels stay in host memory and are copied to the GPU at each step.
         return tf.device(f"{self.device.upper()}:0")
 
     def block(self, state: Any) -> None:
@@ -131,6 +130,14 @@ class TensorFlowLoop(Loop):
         return {"matmul_precision": matmul_precision(), "jit_compile": "off"}
 
 
+def device_labels(y: np.ndarray) -> np.ndarray:
+    """Labels in a type that TensorFlow puts into a GPU's memory: it keeps int32 in the host's, whatever the scope says.
+
+    From there they would be copied at every step.
+    """
+    return y.astype(np.int64)
+
+
 def as_variables(params: Any) -> Any:
     """A copy of the parameters, `(w, b)` a layer, as tf.Variables on the device in scope."""
     return tuple((tf.Variable(w), tf.Variable(b)) for w, b in params)
@@ -142,7 +149,7 @@ def place_batches(params: Params, data: Split, workload: Workload) -> State:
     batches = []
     for start in range(0, workload.images_seen, workload.batch_size):
         stop = min(start + workload.batch_size, workload.images_seen)
-        batches.append((tf.constant(data.x[start:stop]), tf.constant(data.y[start:stop])))
+        batches.append((tf.constant(data.x[start:stop]), tf.constant(device_labels(data.y[start:stop]))))
     lr = tf.constant(workload.learning_rate, tf.float32)
     return State(variables, batches, 0, lr, lambda x, y: update(variables, x, y, lr))
 
@@ -209,10 +216,10 @@ class TfEpochLoop(TensorFlowLoop):
             variables = as_variables(params)
             lr = tf.constant(workload.learning_rate, tf.float32)
             x = tf.constant(data.x[: whole * size].reshape(whole, size, -1))
-            y = tf.constant(data.y[: whole * size].reshape(whole, size))
+            y = tf.constant(device_labels(data.y[: whole * size].reshape(whole, size)))
             tail = None
             if workload.remainder == "keep" and workload.last_batch:
-                tail = tf.constant(data.x[whole * size :]), tf.constant(data.y[whole * size :])
+                tail = tf.constant(data.x[whole * size :]), tf.constant(device_labels(data.y[whole * size :]))
 
         def step(xb: Tensor, yb: Tensor) -> None:
             update(variables, xb, yb, lr)

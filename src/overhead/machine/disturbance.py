@@ -107,20 +107,30 @@ class Disturbance:
 
 
 class GpuWatch:
-    """One GPU between two looks and more; a look costs tens of milliseconds, so it belongs between turns."""
+    """One GPU between two looks and more, each while something of ours runs on it: at rest its clocks are others.
 
-    EVERY_S = 1.0
+    A look costs tens of milliseconds and more, so it belongs between turns.
+    """
+
+    EVERY_S = 5.0
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.looks: list[gpus.State | None] = []
         self._at = -self.EVERY_S
 
-    def look(self, now: bool = False) -> None:
-        """Ask the driver, at most once a second unless it must be `now`."""
-        if now or time.monotonic() - self._at >= self.EVERY_S:
-            self.looks.append(gpus.state(self.index))
-            self._at = time.monotonic()
+    @property
+    def due(self) -> bool:
+        return time.monotonic() - self._at >= self.EVERY_S
+
+    def look(self) -> None:
+        """Ask the driver."""
+        self.looks.append(gpus.state(self.index))
+        self._at = time.monotonic()
+
+    def forget_last(self) -> None:
+        """As if the last look had not been: what was to be looked at had ended before the driver answered."""
+        self.looks.pop()
 
     def facts(self) -> dict[str, Any]:
         """The GPU's index and the extremes of its clock, temperature, power and memory over all looks."""

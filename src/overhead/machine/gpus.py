@@ -32,6 +32,7 @@ HELD_BACK = {
     0x40: "heat (hardware slowdown)",
     0x80: "the power brake",
 }
+CONTEXT_BYTES = 10**9  # of a process on the GPU before its own arrays: a context with cuBLAS and its workspace
 BUSY = 0.05  # share of the time with a kernel of somebody else's
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")  # since driver 535, and before
 # Oldest driver of each CUDA (CUDA Toolkit Release Notes, table "CUDA Toolkit and Minimum Required Driver Version").
@@ -124,6 +125,23 @@ def state(index: int) -> State | None:
                 None if used is None else used / 100, memory, clock, temperature, power, held_back(rows[0][-1])
             )
     return None
+
+
+def free_bytes(index: int) -> int | None:
+    """Memory of the GPU that nobody holds now; None where the driver does not tell."""
+    row = next(iter(_ask("gpu", ["memory.total", "memory.used"], index) or []), [])
+    total, used = map(_number, row) if len(row) == 2 else (None, None)
+    return None if total is None or used is None else int((total - used) * 2**20)
+
+
+def fitting(devices: Sequence[str], each_bytes: int, free: int | None) -> int:
+    """How many of the processes on `devices`, from the first on, have room together in `free` bytes of the GPU.
+
+    Those on the CPU take none; one on the GPU takes a context and `each_bytes` of arrays. Where `free` is None, all.
+    """
+    room = len(devices) if free is None else free // (CONTEXT_BYTES + each_bytes)
+    on_gpu = [place for place, device in enumerate(devices) if device == "gpu"]
+    return len(devices) if len(on_gpu) <= room else on_gpu[room]
 
 
 def held_back(mask: str) -> tuple[str, ...]:

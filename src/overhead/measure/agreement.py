@@ -16,7 +16,7 @@ from overhead.problem.workload import Workload
 STEPS = 20
 RATE = 0.1  # a larger rate magnifies rounding without any fault of the loop
 TOLERANCES = {"float32": 1e-5, "tf32": 1e-2}
-ROUNDING = 2.0**-23  # float32's
+ROUNDING = {"float32": 2.0**-23, "tf32": 2.0**-11}  # of a product's factors, relative
 # An epoch's many steps magnify rounding: at rate 0.1 and batch 32, changing the initial parameters by one part in a
 # million moves the loss after an epoch by up to 5e-3 in float64, since a hidden unit that is switched on or off by it
 # takes another path; at 0.01 by 2e-5. So the epoch is compared at a rate at which the tolerance means something.
@@ -28,7 +28,7 @@ class Reference(NamedTuple):
     """The float64 oracle's runs at the two rates of agreement."""
 
     params: Params  # after `STEPS` steps at `RATE`
-    undecided: float  # how far apart they get where float32 cannot tell whether a ReLU lets through: either is right
+    undecided: float  # how far apart they get where rounding decides whether a ReLU lets through: either is right
     epoch_loss: float  # mean training loss after the first epoch at the epoch's rate
 
 
@@ -65,14 +65,16 @@ def at_epoch_rate(workload: Workload) -> Workload:
 
 
 @lru_cache(maxsize=4)
-def _reference(workload: Workload, split: _Same) -> Reference:
+def _reference(workload: Workload, split: _Same, precision: str) -> Reference:
     def after(w: Workload, steps: int, doubt: float = 0.0) -> Params:
         *_, (_, params) = islice(mlp.reference_steps(mlp.init(w), split.of.x, split.of.y, w, doubt), steps)
         return params
 
     epoch, rate = after(at_epoch_rate(workload), workload.steps), at_agreement_rate(workload)
     params = after(rate, STEPS)
-    either = [mlp.relative_error(after(rate, STEPS, doubt), params) for doubt in (-ROUNDING, ROUNDING)]
+    either = [
+        mlp.relative_error(after(rate, STEPS, doubt), params) for doubt in (-ROUNDING[precision], ROUNDING[precision])
+    ]
     return Reference(params, max(either), mlp.loss(epoch, split.of.x, split.of.y))
 
 
@@ -89,9 +91,12 @@ class _Same:
         return isinstance(other, _Same) and other.of is self.of
 
 
-def reference(workload: Workload, split: Split) -> Reference:
-    """The oracle's parameters after 20 steps and its loss after an epoch, computed once per workload."""
-    return _reference(at_agreement_rate(workload).model_copy(update={"epochs": 1}), _Same(split))
+def reference(workload: Workload, split: Split, precision: str = "float32") -> Reference:
+    """The oracle's parameters after 20 steps and its loss after an epoch, computed once per workload and precision.
+
+    `precision` of the loop that is compared, `float32` or `tf32`: what its rounding leaves undecided.
+    """
+    return _reference(at_agreement_rate(workload).model_copy(update={"epochs": 1}), _Same(split), precision)
 
 
 def compare(
@@ -106,7 +111,7 @@ def compare(
         why = f"precision must be one of {', '.join(TOLERANCES)}, got {precision!r}"
     if why:
         return Agreement(STEPS, math.inf, TOLERANCES.get(precision, 0.0), math.inf, why)
-    expected = reference(workload, split)
+    expected = reference(workload, split, precision)
     loss = mlp.loss(after_epoch, split.x, split.y)
     error = abs(loss - expected.epoch_loss) / expected.epoch_loss
     return Agreement(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
-from overhead.machine import host
+from overhead.machine import gpus, host
 from overhead.measure.case import Cases
 from overhead.measure.contestant import Contestant
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
@@ -30,11 +31,17 @@ def copies_of(contestant: Contestant, preset: Preset) -> int:
 def start(
     waiting: list[tuple[Contestant, int]], cases: Cases, workloads: list[Workload], session: Session
 ) -> tuple[list[tuple[Process, int]], list[tuple[Contestant, int]]]:
-    """Start as many workers as memory allows, a core's worth of imports at a time; the others wait."""
+    """Start as many workers as memory allows, the host's and the GPU's; a core's worth of imports at a time.
+
+    The others wait.
+    """
 
     started: list[tuple[Process, int]] = []
     largest, images = 0, max(4 * w.images * w.layers[0] for w in workloads)
-    at_once = host.cores_allowed()
+    at_once, cards = host.cores_allowed(), host.gpus() if any(who.device == "gpu" for who, _ in waiting) else []
+    on_gpu = gpus.free_bytes(cards[0]["index"]) if cards else None  # nobody of ours is on it yet
+    fit = max(1, gpus.fitting([who.device for who, _ in waiting], 2 * images, on_gpu))
+    waiting, later = waiting[:fit], waiting[fit:]
     while waiting:
         free = host.memory_available_bytes() - 10**9
         if started and free < (len(started) + at_once) * 2 * images + at_once * largest:
@@ -60,7 +67,7 @@ def start(
                 worker.kill()
             raise
     session.say(f"{len(started)} workers started")
-    return started, waiting
+    return started, waiting + later
 
 
 def replaced(worker: Process, session: Session) -> Process:
@@ -77,3 +84,14 @@ def replaced(worker: Process, session: Session) -> Process:
         raise
     session.say(f"{worker.contestant.loop} failed and was started again")
     return fresh
+
+
+def mend_floors(workers: list[tuple[Process, int]], session: Session) -> None:
+    """Replace the processes of floors that broke.
+
+    Not by a thread that ends: Linux ends a worker with the thread that started it.
+    """
+    for index, (worker, process) in enumerate(workers):
+        if worker.contestant.is_floor and worker.broken:
+            with suppress(WorkerFailed):  # it says why when it is asked
+                workers[index] = replaced(worker, session), process

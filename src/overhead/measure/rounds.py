@@ -13,10 +13,11 @@ import numpy as np
 from overhead.machine import gpus, host
 from overhead.machine.alone import measuring, scratch
 from overhead.machine.disturbance import Disturbance, GpuWatch
+from overhead.measure import load
 from overhead.measure.case import Case, Cases
 from overhead.measure.contestant import Contestant
 from overhead.measure.finished import Finished
-from overhead.measure.lineup import copies_of, lineup, replaced, start
+from overhead.measure.lineup import copies_of, lineup, mend_floors, replaced, start
 from overhead.measure.preparation import Turn, prepared
 from overhead.measure.process import Process, WorkerFailed
 from overhead.measure.session import Session
@@ -169,6 +170,7 @@ def go_round(
     for index, (worker, _) in enumerate(workers):
         if not worker.contestant.is_floor:
             prepare(index)
+    mend_floors(workers, session)
     # Nothing that a floor does before its rounds is kept, so that as many as there are cores may do it at once.
     with ThreadPoolExecutor(host.cores_allowed()) as pool:
         list(pool.map(prepare, [i for i, (worker, _) in enumerate(workers) if worker.contestant.is_floor]))
@@ -216,8 +218,8 @@ def _rounds(ready: list[Turn], session: Session, take_turn: Callable[[Turn, int]
             except WorkerFailed as failure:
                 turn.case.fail(failure.status, failure.reason)
             turn.worker.pause()
-        if watch:
-            watch.look()
+        if watch and watch.due:
+            load.look(watch, able, done)
         done += 1
         if done == FLOOR_TRIALS:
             behind = _behind(able)
@@ -233,7 +235,7 @@ def _rounds(ready: list[Turn], session: Session, take_turn: Callable[[Turn, int]
             break
     found = disturbance.found(_own_seconds(ready))
     if watch:
-        watch.look(now=True)
+        load.look(watch, ready, done)
     for turn in ready:
         own = _own(turn)
         why = "target" if own and stats.reached(own, preset.target) else stopped

@@ -66,6 +66,7 @@ class Worker:
         split = load_split(Path(data))
         start = timers.clock()
         self.state = self.loop.place(initial, split, self.workload)
+        self.loop.block(self.state)  # a copy may be on its way when the call returns
         placed_s = (timers.clock() - start) * 1e-9
         device, name = self.loop.placed_on(self.state)
         self._since = None
@@ -93,6 +94,13 @@ class Worker:
             "wall_ns": [s.wall_ns for s in found],
             "busy_threads": busy_threads(before, used),
         }
+
+    def work(self, seconds: float, steps: int) -> dict[str, Any]:
+        """Train for at least so long, `steps` steps a call, and keep no time."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.state, _ = timing.measure(self.loop, self.state, steps)
+        return {}
 
     def fetch(self, out: str) -> dict[str, Any]:
         """Save the parameters to `out`; the seconds of this fetch and of a second one."""

@@ -30,6 +30,7 @@ AUTO = "auto"  # the preset's
 PER_IMAGE, VALIDATED = "numpy-per-image", "keras-fit-validated"
 QUICK_LOOPS = ("numpy", PER_IMAGE, "keras-fit", VALIDATED, "jax-step", "jax-epoch")
 QUICK_REMAINDER = ("numpy", "jax-epoch")  # with the other remainder policy
+QUICK_ON_GPU = ("cupy", "cupy-graph", "cupy-persistent")
 MORE_LOOPS = (
     "jax-epoch-tuned",
     "keras-fit-tuned",
@@ -38,6 +39,7 @@ MORE_LOOPS = (
     "tf-epoch",
     "numpy-preallocated",
     "blas-epoch",
+    "cupy-per-image",
 )
 
 
@@ -49,9 +51,9 @@ class Axes(NamedTuple):
 
 
 AXES = {
-    "quick": Axes((32, 512, 4096), QUICK_LOOPS),
-    "workshop": Axes((32, 128, 512, 2048, 4096), QUICK_LOOPS + MORE_LOOPS),
-    "full": Axes((32, 64, 128, 256, 512, 1024, 2048, 4096), QUICK_LOOPS + MORE_LOOPS),
+    "quick": Axes((32, 512, 4096), QUICK_LOOPS + QUICK_ON_GPU),
+    "workshop": Axes((32, 128, 512, 2048, 4096), QUICK_LOOPS + QUICK_ON_GPU + MORE_LOOPS),
+    "full": Axes((32, 64, 128, 256, 512, 1024, 2048, 4096), QUICK_LOOPS + QUICK_ON_GPU + MORE_LOOPS),
 }
 
 

@@ -37,13 +37,15 @@ class Rung(NamedTuple):
 
 
 # Variants of a loop on a GPU, each by what is set before its process imports anything.
-TF32_ON, NO_BUFFERS = "TF32", "no command buffers"
+TF32_ON, NO_BUFFERS, WHILE_BUFFERED = "TF32", "no command buffers", "loops in command buffers"
 BUFFERS_OFF = "--xla_gpu_enable_command_buffer="
+WHILE_IN_BUFFERS = f"{BUFFERS_OFF}+WHILE"
 
 RUNGS = (
     Rung("keras-fit-validated", None, "nothing: fit() with a metric and validation, as the article timed it"),
     Rung("keras-fit", "keras-fit-validated", "the validation pass and the metric"),
     Rung("keras-fit-tuned", "keras-fit", "Python between steps, and gathering rows into batches"),
+    Rung("keras-jax-fit", None, "nothing: fit() on Keras's JAX backend, the only one where there is no TensorFlow"),
     Rung("tf-step", "keras-fit", "Keras: its data adapter, callbacks and loss tracking"),
     Rung("tf-epoch", "tf-step", "all dispatches but one an epoch"),
     Rung("jax-op-by-op", None, "nothing: one dispatch an operator"),
@@ -51,6 +53,7 @@ RUNGS = (
     Rung("jax-epoch", "jax-step", "all dispatches but one an epoch"),
     Rung("jax-epoch-tuned", "jax-epoch", "YNNPACK, which XLA's CPU compiler prefers for products"),
     Rung("jax-epoch", "jax-epoch", "command buffers, so that each kernel is a launch again", NO_BUFFERS),
+    Rung("jax-epoch", "jax-epoch", "a launch of each iteration's command buffer from the host", WHILE_BUFFERED),
     Rung("jax-epoch", "jax-epoch", "13 of 23 bits of each factor in the products", TF32_ON),
     Rung("numpy-per-image", None, "nothing: Python calls for every image"),
     Rung("numpy", "numpy-per-image", "Python calls an image; the weights are reused by the whole batch"),
@@ -60,23 +63,27 @@ RUNGS = (
     Rung("cupy", "cupy", "13 of 23 bits of each factor in the products", TF32_ON),
     Rung("cupy-fused", "cupy", "a launch an elementwise operation"),
     Rung("cupy-graph", "cupy-fused", "all launches but one a step"),
+    Rung("cupy-persistent", "cupy-graph", "all launches but one an epoch, and reading the weights anew in each step"),
 )
 
 
+ON_GPU_ONLY = ("keras-jax-fit", "cupy-per-image", "cupy", "cupy-fused", "cupy-graph", "cupy-persistent")
 NOT_IN_QUICK = "keras-fit-validated"  # its epochs are the longest; chapter 5 has them
 
 
 def environment_of(variant: str) -> tuple[tuple[str, str], ...]:
     """What a variant sets; nothing for the plain loop. Flags of the user's own stay."""
-    if variant == NO_BUFFERS:
-        return (("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} {BUFFERS_OFF}".strip()),)
+    flag = {NO_BUFFERS: BUFFERS_OFF, WHILE_BUFFERED: WHILE_IN_BUFFERS}.get(variant)
+    if flag:
+        return (("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()),)
     return TF32 if variant == TF32_ON else ()
 
 
 def variant(record: Record) -> str:
     """Which variant a record is of, by its environment; nothing for the plain loop."""
-    if BUFFERS_OFF in record.env.get("XLA_FLAGS", "").split():
-        return NO_BUFFERS
+    flags = record.env.get("XLA_FLAGS", "").split()
+    if BUFFERS_OFF in flags or WHILE_IN_BUFFERS in flags:
+        return NO_BUFFERS if BUFFERS_OFF in flags else WHILE_BUFFERED
     return TF32_ON if record.env.get("NVIDIA_TF32_OVERRIDE") == "1" else ""
 
 
@@ -111,7 +118,7 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
             if self.preset != "quick" or rung.loop != NOT_IN_QUICK
             for device in devices
             if device in LOOPS[rung.loop].devices
-            if device == "gpu" or not (rung.variant or rung.loop.startswith("cupy"))
+            if device == "gpu" or not (rung.variant or rung.loop in ON_GPU_ONLY)
         ]
         return rungs + floors(devices)
 

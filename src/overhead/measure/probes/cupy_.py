@@ -8,7 +8,7 @@ import numpy as np
 
 from overhead.loops.cupy_ import usable_cupy
 from overhead.measure.probes import FIXED, Probe
-from overhead.measure.probes.numpy_ import LARGE, STREAM_BYTES, product_operands, uniform
+from overhead.measure.probes.numpy_ import GPU_STREAM_BYTES, LARGE, product_operands, uniform
 from overhead.problem import bounds
 from overhead.problem.workload import Workload
 
@@ -42,14 +42,16 @@ def fixed_costs(device: str, workload: Workload) -> list[Probe]:
 def rates(device: str, workload: Workload) -> list[Probe]:
     cp, n = usable_cupy(), 8 * LARGE
     a, c = cp.asarray(uniform(n, n)), cp.empty((n, n), np.float32)
-    x, y, z = (cp.ones(STREAM_BYTES // 4, np.float32) for _ in range(3))
+    x, y, z = (cp.ones(GPU_STREAM_BYTES // 4, np.float32) for _ in range(3))
     triad = cp.ElementwiseKernel("float32 x, float32 y", "float32 z", "z = x + 3 * y", "triad")
     wait = waiter(cp)
     return [
         Probe("sgemm-large", "rate", f"({n}, {n}) @ ({n}, {n})", lambda: cp.matmul(a, a, out=c), wait,
               flops=2 * n**3, bytes=12 * n**2),
-        Probe("copy", "rate", "copy of 64 MiB on the device", lambda: cp.copyto(z, x), wait, bytes=2 * STREAM_BYTES),
-        Probe("triad", "rate", "a = b + 3 c over 64 MiB arrays", lambda: triad(x, y, z), wait, bytes=3 * STREAM_BYTES),
+        Probe("copy", "rate", "copy of 1 GiB on the device", lambda: cp.copyto(z, x), wait,
+              bytes=2 * GPU_STREAM_BYTES),
+        Probe("triad", "rate", "a = b + 3 c over 1 GiB arrays", lambda: triad(x, y, z), wait,
+              bytes=3 * GPU_STREAM_BYTES),
     ]  # fmt: skip
 
 

@@ -15,7 +15,14 @@ from jax import lax
 
 from overhead.loops.jax_ import matrix_products
 from overhead.measure.probes import FIXED, Probe
-from overhead.measure.probes.numpy_ import LARGE, STREAM_BYTES, epoch_batches, product_operands, uniform
+from overhead.measure.probes.numpy_ import (
+    GPU_STREAM_BYTES,
+    LARGE,
+    STREAM_BYTES,
+    epoch_batches,
+    product_operands,
+    uniform,
+)
 from overhead.problem import bounds
 from overhead.problem.workload import Workload
 
@@ -54,13 +61,14 @@ def rates(device: str, workload: Workload) -> list[Probe]:
     put, matmul = onto(device), jax.jit(jnp.matmul)
     n = LARGE if device == "cpu" else 8 * LARGE
     a = put(uniform(n, n))
-    b, c = put(np.ones(STREAM_BYTES // 4, np.float32)), put(np.ones(STREAM_BYTES // 4, np.float32))
+    stream, size = (STREAM_BYTES, "64 MiB") if device == "cpu" else (GPU_STREAM_BYTES, "1 GiB")
+    b, c = put(np.ones(stream // 4, np.float32)), put(np.ones(stream // 4, np.float32))
     copy, triad = jax.jit(lambda x: x + 0.5), jax.jit(lambda x, y: x + 3 * y)
     return [
         Probe("sgemm-large", "rate", f"({n}, {n}) @ ({n}, {n})", *held(lambda: matmul(a, a)),
               flops=2 * n**3, bytes=12 * n**2),
-        Probe("copy", "rate", "one read and one write of 64 MiB", *held(lambda: copy(b)), bytes=2 * STREAM_BYTES),
-        Probe("triad", "rate", "a = b + 3 c over 64 MiB arrays", *held(lambda: triad(b, c)), bytes=3 * STREAM_BYTES),
+        Probe("copy", "rate", f"one read and one write of {size}", *held(lambda: copy(b)), bytes=2 * stream),
+        Probe("triad", "rate", f"a = b + 3 c over {size} arrays", *held(lambda: triad(b, c)), bytes=3 * stream),
     ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from overhead.problem.workload import Workload
 
 LARGE = 1024  # rows and columns of the large product
 STREAM_BYTES = 1 << 26  # an array that no cache of a CPU in the table of peaks holds twice
+GPU_STREAM_BYTES = 1 << 30  # an H200's second-level cache alone holds 60 MB
 TOUCHED = 256  # pages of a call that measures what a fresh one costs
 
 

@@ -10,7 +10,14 @@ import tensorflow as tf
 
 from overhead.loops import tensorflow_ as loops
 from overhead.measure.probes import FIXED, Probe
-from overhead.measure.probes.numpy_ import LARGE, STREAM_BYTES, epoch_batches, product_operands, uniform
+from overhead.measure.probes.numpy_ import (
+    GPU_STREAM_BYTES,
+    LARGE,
+    STREAM_BYTES,
+    epoch_batches,
+    product_operands,
+    uniform,
+)
 from overhead.problem import bounds, mlp
 from overhead.problem.workload import Workload
 
@@ -46,11 +53,12 @@ def fixed_costs(device: str, workload: Workload) -> list[Probe]:
 
 def rates(device: str, workload: Workload) -> list[Probe]:
     n = LARGE if device == "cpu" else 8 * LARGE
-    a, b = on(device, uniform(n, n)), on(device, np.ones(STREAM_BYTES // 4, np.float32))
+    stream, size = (STREAM_BYTES, "64 MiB") if device == "cpu" else (GPU_STREAM_BYTES, "1 GiB")
+    a, b = on(device, uniform(n, n)), on(device, np.ones(stream // 4, np.float32))
     return [
         Probe("sgemm-large", "rate", f"({n}, {n}) @ ({n}, {n})", lambda: tf.matmul(a, a), wait,
               flops=2 * n**3, bytes=12 * n**2),
-        Probe("copy", "rate", "one read and one write of 64 MiB", lambda: b + 0.5, wait, bytes=2 * STREAM_BYTES),
+        Probe("copy", "rate", f"one read and one write of {size}", lambda: b + 0.5, wait, bytes=2 * stream),
     ]  # fmt: skip
 
 
