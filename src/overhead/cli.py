@@ -55,6 +55,7 @@ LATER = {
     "calibrate": Later(
         "overhead.chapters.flop_bound.command", "Measure this host's ceilings and smallest costs, and keep them."
     ),
+    "diagnose": Later("overhead.diagnose.command", "What limits a training step of yours, shown by changing it."),
     "profile": Later("overhead.profiles.command", "What a profile of nsys or JAX says, as three different times."),
     "self-check": Later("overhead.harness.command", "Measure the harness itself: each property passes or fails."),
     "sweep": Later("overhead.sweep.command", "Train a model for each learning rate; go on where one stopped."),
