@@ -30,14 +30,9 @@ class Intervention(NamedTuple):
 
 
 PLAIN = Condition()
-INPUT, HALVED, DOUBLED, WAITS, ONE_CORE = (
-    "same batch again",
-    "batch halved",
-    "batch doubled",
-    "wait each step",
-    "one core",
-)
-MEMORY, SPIN, CALLS, IDLE = "memory competitor", "busy wait a step", "busy wait a call", "idle processor"
+INPUT, HALVED, DOUBLED = "same batch again", "batch halved", "batch doubled"
+WAITS, ONE_CORE, MEMORY = "wait each step", "one core", "memory competitor"
+SPIN, CALLS, IDLE = "busy wait a step", "busy wait a call", "idle processor"
 
 INTERVENTIONS = {
     INPUT: Intervention(

@@ -69,6 +69,14 @@ class Result(NamedTuple):
             return None
         return abs(self.predicted / self.measured - 1) <= GAIN_WITHIN
 
+    def line(self) -> str:
+        """For people, while the check runs."""
+        gain = "none"
+        if self.predicted is not None and self.measured is not None:
+            gain = f"{self.predicted:.2f}, measured {self.measured:.2f}"
+        sure = " (certain)" if self.verdict.certain else ""
+        return f"{self.case.name}: {self.verdict.text}{sure}: {'right' if self.right else 'wrong'}; gain {gain}"
+
     def as_json(self) -> dict[str, Any]:
         return {
             "name": self.case.name,
@@ -128,13 +136,7 @@ def run(say: Callable[[str], None], chosen: Sequence[Case] | None = None) -> lis
     found = []
     for case in cases() if chosen is None else chosen:
         result = check(case)
-        gain = (
-            f"{result.predicted:.2f}, measured {result.measured:.2f}"
-            if result.predicted and result.measured
-            else "none"
-        )
-        mark = "right" if result.right else "wrong"
-        say(f"{case.name}: {result.verdict.text}{' (certain)' if result.verdict.certain else ''}: {mark}; gain {gain}")
+        say(result.line())
         found.append(result)
     return found
 

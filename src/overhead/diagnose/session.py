@@ -34,6 +34,7 @@ FEWEST_ROUNDS = 5
 SPIN_SHARE, HOOK_SHARE = 0.25, 0.3  # of a step's time: the busy wait, and the sum of those at its calls
 LEAST_HOOK_NS = 100
 LONGEST_STEP_S = 20.0
+MOST_PRINTED = 1_000_000  # characters a step
 
 
 class Failed(Exception):
@@ -55,7 +56,12 @@ class StepProcess(Process):
 
     def __init__(self, target: Target, limit_s: float) -> None:
         self.target = target
+        self.printed = 0  # characters so far
         super().__init__(Contestant("step", env=target.env), limit_s)
+
+    def hears(self, text: str) -> None:
+        self.printed += len(text)
+        super().hears(text)
 
     def environment(self) -> dict[str, str]:
         return {"TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3"), **dict(self.target.env)}
@@ -90,9 +96,7 @@ class Measured:
     """What was taken: for each intervention the pairs (changed, reference), one a round."""
 
     pairs: dict[str, list[tuple[Sample, Sample]]] = field(default_factory=dict)
-    copies: list[tuple[float, float]] = field(
-        default_factory=list
-    )  # a copy beside either competitor: memory, registers
+    copies: list[tuple[float, float]] = field(default_factory=list)  # beside the memory competitor, and the other
     beyond_ns: float = 0.0  # of a step, in stretches that are longer than a call may cost
     calls: float = 0.0  # from Python, a step
     cores: int = 1
@@ -135,11 +139,16 @@ class Session:
         except WorkerFailed as failed:
             reason = str(failed)
             if reason.startswith("no answer to"):
-                what = (
-                    f"{self.target.path.name} did not load" if do == "hello" else f"{self.target.function} did not end"
-                )
+                t = self.target
+                what = f"{t.path.name} did not load" if do == "hello" else f"{t.function} did not end"
                 reason = f"{what} within {limit_s:.0f} s; killed"
             raise Failed(reason) from None
+
+    def _check_printed(self, steps: int) -> None:
+        if self.process.printed / steps > MOST_PRINTED:
+            raise Failed(
+                f"{self.target.function} must print at most {MOST_PRINTED:,} characters a step, and prints more"
+            )
 
     def take(self) -> Measured:
         """Start the step, then go round the interventions until the time is up. Raises `Failed`."""
@@ -148,15 +157,20 @@ class Session:
         first = self.ask("first", n=n)
         found = Measured(first_ns=first["first_ns"], warnings=first["warnings"], cores=host.cores_allowed())
         self._step_ns = first["second_ns"]
+        self._check_printed(2)
         if self._step_ns * 1e-9 > LONGEST_STEP_S:
             raise Failed(f"a step must take at most {LONGEST_STEP_S:g} s, got {self._step_ns * 1e-9:.0f} s")
         counted = self.ask("census", n=n)
+        self._check_printed(5)
+        if self.process.printed:
+            found.warnings.append("what the step prints goes to a pipe here; a terminal may take longer")
         found.calls, found.beyond_ns = counted["calls"], counted["beyond_ns"]
         arms = self._possible(hello, found)
         while found.rounds < MOST_ROUNDS:
-            before = self.left_s
+            before, is_first = self.left_s, not found.pairs
             self._round(arms, found)
-            if self.left_s < 1.2 * (before - self.left_s):
+            took = before - self.left_s
+            if self.left_s < (took / 2 if is_first else 1.2 * took):  # the first finds out how long samples must be
                 break
         if found.rounds < FEWEST_ROUNDS:
             found.warnings.append(f"{found.rounds} rounds in {self.seconds:g} s are few: give more --seconds")

@@ -36,6 +36,8 @@ class Subject:
 
     def _function(self, name: str, hint: str) -> Callable[..., Any]:
         found = getattr(self.module, name, None)
+        if not hasattr(self.module, name):
+            raise Declined(f"{self.name} must have a function {name!r} ({hint}), got none of that name")
         if not callable(found):
             raise Declined(f"{self.name} must have a function {name!r} ({hint}), got {type(found).__name__}")
         return found

@@ -24,9 +24,10 @@ from overhead.measure.spin import Spinner
 from overhead.measure.worker import answer_commands, thread_pools, warm_allocator
 
 AHEAD = 4  # batches that a prefetching thread makes ready at most
-# The most that one call may cost, nanoseconds: a NumPy call, and a compiled function of a framework (Keras, tf.function).
+# The most that one call may cost, nanoseconds: of NumPy, and of a compiled function (Keras, tf.function).
 PRICE_NS = {"numpy": 10_000, "framework": 300_000}
 COPY_REPEATS = 3
+SETTLES_S = 0.05  # OpenBLAS's threads wait busily for more work for 26 ms, and would do so on our core
 
 
 class StepWorker:
@@ -71,7 +72,8 @@ class StepWorker:
     def sample(self, n: int, steps: int, condition: dict[str, Any]) -> dict[str, int]:
         """`steps` steps under a condition and one wait at the end.
 
-        Nanoseconds: of the whole, of processor time of all threads, of busy waits.
+        Nanoseconds: of the whole; of processor time of all threads, with what others kept this thread from; of busy
+        waits.
         """
         c = Condition(**condition)
         size = max(1, round(n * c.times))
@@ -81,7 +83,7 @@ class StepWorker:
             wait(result)
             if c.hook_ns is not None:
                 sys.setprofile(_at_calls(hook))
-            cpu, start = time.process_time_ns(), clock()
+            cpu, start = time.process_time_ns() + _kept_waiting_ns(), clock()
             for _ in range(steps):
                 if c.spin_ns:
                     spin.wait()
@@ -89,7 +91,7 @@ class StepWorker:
                 if c.wait_each:
                     wait(result)
             wait(result)
-            end, used = clock(), time.process_time_ns()
+            end, used = clock(), time.process_time_ns() + _kept_waiting_ns()
             sys.setprofile(None)
         return {"ns": end - start, "cpu_ns": used - cpu, "spun_ns": spin.spun_ns + hook.spun_ns}
 
@@ -164,6 +166,7 @@ class StepWorker:
         _pin({self._cores[0]})
         try:
             with self._pools.limit(limits=1):
+                time.sleep(SETTLES_S)
                 yield
         finally:
             _pin(set(self._cores))
@@ -174,6 +177,13 @@ def _pin(cores: set[int]) -> None:
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # the thread has just ended
             os.sched_setaffinity(int(task.name), cores)
+
+
+def _kept_waiting_ns() -> int:
+    """Nanoseconds that this thread could have run in, had its core been free; 0 where the system does not tell."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+    return 0
 
 
 def _at_calls(hook: Spinner) -> Callable[..., None]:

@@ -76,8 +76,12 @@ class Process:
         assert self._process.stdout is not None
         with self._process.stdout as said:
             while line := said.readline(LONGEST_LINE):
-                if line.strip():
-                    self._said.append(line.rstrip())
+                self.hears(line)
+
+    def hears(self, text: str) -> None:
+        """Keep the last lines of what the process prints, for the reason of a failure."""
+        if text.strip():
+            self._said.append(text.rstrip())
 
     @property
     def pid(self) -> int:
