@@ -33,7 +33,8 @@ def diagnose(
     """Say what limits a training step of yours, by changing one thing at a time.
 
     FILE has FUNCTION(batch), one step, and make_batch(n). It may have batches() (an iterator, your input pipeline),
-    sync() (waits for the device) and state() (what the step changes). The file is run: give only one that you trust.
+    sync() (waits for the device), state() (what the step changes) and reset() (called before each sample). The file is
+    run: give only one that you trust.
     """
     if sum([step is not None, template is not None, self_check]) != 1:
         raise click.UsageError("give one of FILE:FUNCTION, --template and --self-check")

@@ -28,7 +28,7 @@ from overhead.machine import host
 from overhead.measure.contestant import Contestant
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
 
-SAMPLE_S = 0.04  # of steps, at least one
+SAMPLE_S = 0.025  # of steps, at least one
 MOST_ROUNDS = 40
 FEWEST_ROUNDS = 5
 SPIN_SHARE, HOOK_SHARE = 0.25, 0.3  # of a step's time: the busy wait, and the sum of those at its calls

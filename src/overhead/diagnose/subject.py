@@ -64,6 +64,11 @@ class Subject:
         """One step. Raises `Declined` where it fails."""
         return self._guarded(self.step.__name__, lambda: self.step(batch))
 
+    def begin(self) -> None:
+        """Put the state back to its start, where the module has a function for that."""
+        if self.reset is not None:
+            self._guarded("reset", self.reset)
+
     def wait(self, result: Any) -> None:
         """Return when the work behind `result` is done. Raises `Declined` for what cannot be waited for."""
         if self.sync is not None:

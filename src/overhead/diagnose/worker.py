@@ -79,6 +79,7 @@ class StepWorker:
         size = max(1, round(n * c.times))
         with self._one_core() if c.one_core else contextlib.nullcontext(), self._source(c, size) as take:
             step, wait, spin, hook = self.subject.call, self.subject.wait, Spinner(c.spin_ns), Spinner(c.hook_ns or 0)
+            self.subject.begin()
             result = step(take())  # what the change of condition costs is not part of the sample
             wait(result)
             if c.hook_ns is not None:
