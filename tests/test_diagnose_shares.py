@@ -162,3 +162,12 @@ def test_one_thread_is_advised_where_threads_hinder():
 
 def test_nothing_is_advised_where_nothing_leads():
     assert advice(shares(a_step({"dispatch": 1.0})), None, has_pipeline=False) is None
+
+
+def test_nothing_is_certain_beside_other_work_and_nothing_told_from_few_rounds():
+    busy, short = a_step({"memory": 1.0}), a_step({"memory": 1.0})
+    busy.disturbed = ["other processes used 50% of the cores"]
+    short.pairs = {name: pairs[:4] for name, pairs in short.pairs.items()}
+
+    assert verdict(shares(busy)) == ("memory-bound", "memory", False)
+    assert verdict(shares(short)).text == CANNOT_TELL

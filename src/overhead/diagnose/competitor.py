@@ -35,6 +35,13 @@ class Competitor:
     def stop(self) -> None:
         self._process.send_signal(SIGSTOP)
 
+    def cpu_seconds(self) -> float:
+        """Processor time of the process so far."""
+        import psutil
+
+        times = psutil.Process(self._process.pid).cpu_times()
+        return times.user + times.system
+
     def close(self) -> None:
         self._process.kill()
         self._process.wait()

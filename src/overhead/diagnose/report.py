@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from overhead.diagnose.interventions import IDLE, INTERVENTIONS
-from overhead.diagnose.session import FEWEST_ROUNDS, Session, Target
+from overhead.diagnose.session import Session, Target
 from overhead.diagnose.shares import LIMITS, elasticities, shares, step_ns
-from overhead.diagnose.verdict import CANNOT_TELL, Verdict, advice, verdict
+from overhead.diagnose.verdict import advice, verdict
 from overhead.records import stats
 
 TRY_ROUNDS = 8
@@ -22,7 +22,7 @@ def diagnose(target: Target, seconds: float, trying: bool = False) -> dict[str, 
     with Session(target, seconds * (1 - TRY_SHARE) if trying else seconds) as session:
         measured = session.take()
         found = shares(measured)
-        said = verdict(found) if measured.rounds >= FEWEST_ROUNDS else Verdict(CANNOT_TELL, None, False)
+        said = verdict(found)
         has_pipeline = bool(np.any(found.input > 0))
         change = advice(found, said.leading, has_pipeline)
         tried = None

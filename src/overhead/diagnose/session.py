@@ -25,6 +25,7 @@ from overhead.diagnose.interventions import (
     Intervention,
 )  # fmt: skip
 from overhead.machine import host
+from overhead.machine.disturbance import Disturbance
 from overhead.measure.contestant import Contestant
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
 
@@ -101,6 +102,7 @@ class Measured:
     calls: float = 0.0  # from Python, a step
     cores: int = 1
     first_ns: int = 0
+    disturbed: list[str] = field(default_factory=list)  # what else the host did
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -166,15 +168,23 @@ class Session:
             found.warnings.append("what the step prints goes to a pipe here; a terminal may take longer")
         found.calls, found.beyond_ns = counted["calls"], counted["beyond_ns"]
         arms = self._possible(hello, found)
+        disturbance = Disturbance()
+        disturbance.start(self._own_seconds())
         while found.rounds < MOST_ROUNDS:
             before, is_first = self.left_s, not found.pairs
             self._round(arms, found)
             took = before - self.left_s
             if self.left_s < (took / 2 if is_first else 1.2 * took):  # the first finds out how long samples must be
                 break
+        found.disturbed = disturbance.found(self._own_seconds())
+        found.warnings += [f"the host was not quiet: {what}" for what in found.disturbed]
         if found.rounds < FEWEST_ROUNDS:
             found.warnings.append(f"{found.rounds} rounds in {self.seconds:g} s are few: give more --seconds")
         return found
+
+    def _own_seconds(self) -> float:
+        """Processor time so far of the step's process and the competitors."""
+        return self.process.cpu_seconds() + sum(c.cpu_seconds() for c in self.competitors.values())
 
     def _possible(self, hello: dict[str, Any], found: Measured) -> dict[str, Intervention]:
         """The interventions that this step and this host allow; warnings for the others."""

@@ -19,7 +19,7 @@ from overhead.diagnose.interventions import (
     SPIN,
     WAITS,
 )  # fmt: skip
-from overhead.diagnose.session import Measured, Sample
+from overhead.diagnose.session import FEWEST_ROUNDS, Measured, Sample
 from overhead.records import stats
 
 LIMITS = ("dispatch", "arithmetic", "memory", "input", "wait")
@@ -48,6 +48,8 @@ class Shares(NamedTuple):
     input: Array  # seconds of the input over seconds of the step
     input_busy: Array  # the share of them that is processor time
     memory_known: bool
+    enough: bool  # rounds for a verdict
+    quiet: bool  # the host did nothing else
 
 
 def ns(measured: Measured, name: str) -> tuple[Array, Array] | None:
@@ -180,4 +182,7 @@ def shares(measured: Measured, resamples: int = RESAMPLES) -> Shares:
     if off is not None:
         pairs = measured.pairs[INPUT]
         busy = medians(np.array([(b.cpu_ns - a.cpu_ns) / max(b.ns - a.ns, 1) for a, b in pairs]))
-    return Shares(found, scaling, one, (1 - left) / np.maximum(left, 1e-3), np.clip(busy, 0, 1), known)
+    return Shares(
+        found, scaling, one, (1 - left) / np.maximum(left, 1e-3), np.clip(busy, 0, 1), known,
+        enough=rounds >= FEWEST_ROUNDS, quiet=not measured.disturbed,
+    )  # fmt: skip

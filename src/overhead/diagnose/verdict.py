@@ -40,15 +40,18 @@ def name(limit: str) -> str:
 
 
 def verdict(found: Shares) -> Verdict:
-    """The leading limit where the interval of its lead does not hold `MARGIN`; two where they lead together."""
+    """The leading limit where the interval of its lead does not hold `MARGIN`; two where they lead together.
+
+    Never certain where the host did something else meanwhile.
+    """
     medians = np.median(found.of, axis=0)
     first, second, third = np.argsort(medians)[::-1][:3]
-    if medians[first] < LEAST_LEAD:
+    if not found.enough or medians[first] < LEAST_LEAD:
         return Verdict(CANNOT_TELL, None, False)
     leading = LIMITS[first]
     unparted = {"arithmetic", "memory"} if not found.memory_known else set()
     if leading not in unparted and _clear(found.of, first, second):
-        return Verdict(name(leading), leading, True)
+        return Verdict(name(leading), leading, found.quiet)
     if leading in unparted and _clear(found.of, first, second):
         return Verdict(f"mixed: {name('arithmetic')} or {name('memory')}", "arithmetic", False)
     if _clear(found.of, second, third):
