@@ -190,7 +190,7 @@ def test_each_condition_does_what_it_says(reader):
 
     assert plain["ns"] > 3 * 10e6
     assert plain["cpu_ns"] < plain["ns"] / 2  # it sleeps
-    assert piped["ns"] > plain["ns"] + 3 * 20e6
+    assert piped["ns"] >= 3 * 30e6
     assert ahead["ns"] < piped["ns"]
     assert spun["spun_ns"] >= 3 * 5_000_000
     assert hooked["spun_ns"] >= 3 * 1_000_000

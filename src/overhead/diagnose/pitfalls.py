@@ -68,7 +68,8 @@ def numpy_steps() -> dict[str, Callable[[Any], Any]]:
     stored = np.round(x * 255).astype(np.uint8)
 
     def plain(batch: Any) -> Any:
-        sgd_step(params, *batch, LEARNING_RATE)
+        x, y = batch
+        sgd_step(params, x, y, LEARNING_RATE)
         return params
 
     def prints(batch: Any) -> Any:
@@ -82,7 +83,8 @@ def numpy_steps() -> dict[str, Callable[[Any], Any]]:
         return float(((h @ params[1].w + params[1].b).argmax(axis=1) == y).mean())
 
     def float64(batch: Any) -> Any:
-        sgd_step(doubled, *batch, LEARNING_RATE)
+        x, y = batch
+        sgd_step(doubled, x, y, LEARNING_RATE)
 
     def convert(batch: Any) -> Any:
         plain((stored.astype(np.float32) / np.float32(255), batch[1]))

@@ -157,21 +157,21 @@ def shares(measured: Measured, resamples: int = RESAMPLES) -> Shares:
     assert spin is not None
     exposed = np.clip(medians((spin[0] - spin[1]) / np.array([a.spun_ns for a, _ in measured.pairs[SPIN]])), 0, 1)
 
-    contrast, beside = _contrast(measured), ratio(MEMORY)
-    known = contrast is not None and beside is not None and one is not None
-    in_memory = np.zeros(resamples)
-    if known:
+    beside = ratio(MEMORY) if _contrast(measured) is not None else None
+    in_memory, alone = np.zeros(resamples), None
+    if beside is not None and one is not None:
         copies = medians(np.array([memory / registers for memory, registers in measured.copies])) - 1
         in_memory = np.clip((beside - 1) / np.maximum(copies, LEAST_CONTRAST / 2), 0, 1) * one  # of the step's time
+        alone = one - idle
     dispatch = np.minimum.reduce(
         [1 - scaling, 1 - measured.beyond_ns / step, 1 - wait, np.maximum(1 - wait - in_memory, 0)]
     )
     dispatch = np.clip(dispatch, 0, 1) * exposed
     working = np.maximum(1 - wait - dispatch, 0)
     memory = np.minimum(in_memory, working)
-    if known:
+    if alone is not None:
         # Memory-bound work that more cores share, as in XLA, takes its part of what they save; NumPy's has one core.
-        alone = np.maximum(one - idle - dispatch, 1e-9)
+        alone = np.maximum(alone - dispatch, 1e-9)
         shared = (working - memory) * measured.cores * 1.1 < alone - in_memory
         memory = np.where(shared, np.minimum(working * in_memory / alone, working), memory)
 
@@ -183,6 +183,6 @@ def shares(measured: Measured, resamples: int = RESAMPLES) -> Shares:
         pairs = measured.pairs[INPUT]
         busy = medians(np.array([(b.cpu_ns - a.cpu_ns) / max(b.ns - a.ns, 1) for a, b in pairs]))
     return Shares(
-        found, scaling, one, (1 - left) / np.maximum(left, 1e-3), np.clip(busy, 0, 1), known,
+        found, scaling, one, (1 - left) / np.maximum(left, 1e-3), np.clip(busy, 0, 1), beside is not None,
         enough=rounds >= FEWEST_ROUNDS, quiet=not measured.disturbed,
     )  # fmt: skip

@@ -51,7 +51,8 @@ class YourLoop(Chapter, frozen=True, strict=True, extra="forbid"):
             said = report.diagnose(own_loops.target(loop, batch_size, producer_s), SECONDS[self.preset])
         except Failed as failed:
             return Record(status="failed", reason=str(failed), **about)
-        return Record(status="ok", diagnosis=said, **about)
+        about["diagnosis"] = said
+        return Record(status="ok", **about)
 
     def _priced(self, session: Session, framework: str) -> list[Record]:
         names = [name for name, pitfall in PITFALLS.items() if pitfall.framework == framework]
@@ -88,7 +89,7 @@ class YourLoop(Chapter, frozen=True, strict=True, extra="forbid"):
                 rows.append({**row, "verdict": f"{record.status}: {record.reason}"})
                 continue
             said = _said(record)
-            shares = {s["limit"]: tables.with_interval(*(s[k] for k in ENDS), 2) for s in said["shares"]}
+            shares = {s["limit"]: tables.with_interval(s["median"], s["low"], s["high"], 2) for s in said["shares"]}
             advised = said["advice"]
             gain = f"{advised['change']}: × {tables.number(advised['gain'])}" if advised else tables.NOT_MEASURED
             sure = "" if said["certain"] else " (not certain)"
@@ -136,9 +137,6 @@ class YourLoop(Chapter, frozen=True, strict=True, extra="forbid"):
         alt = "Times the step without it: " + ", ".join(f"{name} {tables.number(x)}" for name, x in found.items())
         values = {"with the pitfall": list(found.values())}
         return figures.dots([str(name) for name in found], values, "times the step without it", alt)
-
-
-ENDS = ("median", "low", "high")
 
 
 def _said(record: Record) -> dict[str, Any]:
