@@ -62,11 +62,15 @@ def _target(step: str, make: str, batch_size: int) -> Target:
 
 def _diagnose(target: Target, seconds: float, trying: bool, as_json: bool) -> None:
     from overhead.diagnose import report
+    from overhead.measure.session import measuring
 
     try:
-        found = report.diagnose(target, seconds, trying)
+        with measuring(force=True) as shared:
+            found = report.diagnose(target, seconds, trying)
     except Failed as failed:
         raise click.ClickException(str(failed)) from None
+    if shared:
+        found["warnings"].append("another overhead measurement ran at the same time")
     click.echo(json.dumps(found, allow_nan=False) if as_json else report.as_text(found))
     for warning in found["warnings"]:
         click.echo(f"warning: {warning}", err=True)
@@ -74,8 +78,10 @@ def _diagnose(target: Target, seconds: float, trying: bool, as_json: bool) -> No
 
 def _check(as_json: bool) -> None:
     from overhead.diagnose import self_check
+    from overhead.measure.session import measuring
 
-    found = self_check.report(self_check.run(lambda line: click.echo(line, err=True)))
+    with measuring():
+        found = self_check.report(self_check.run(lambda line: click.echo(line, err=True)))
     shares = {key: found[key] for key in ("right_pure", "right_mixed", "wrong_certain", "right_gain")}
     click.echo(
         json.dumps(found, allow_nan=False)
