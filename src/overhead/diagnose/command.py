@@ -62,7 +62,7 @@ def _target(step: str, make: str, batch_size: int) -> Target:
 
 def _diagnose(target: Target, seconds: float, trying: bool, as_json: bool) -> None:
     from overhead.diagnose import report
-    from overhead.measure.session import measuring
+    from overhead.machine.alone import measuring
 
     try:
         with measuring(force=True) as shared:
@@ -78,7 +78,7 @@ def _diagnose(target: Target, seconds: float, trying: bool, as_json: bool) -> No
 
 def _check(as_json: bool) -> None:
     from overhead.diagnose import self_check
-    from overhead.measure.session import measuring
+    from overhead.machine.alone import measuring
 
     with measuring():
         found = self_check.report(self_check.run(lambda line: click.echo(line, err=True)))

@@ -15,7 +15,8 @@ from overhead.diagnose.pitfalls import PITFALLS
 from overhead.diagnose.pitfalls import target as pitfall_target
 from overhead.diagnose.session import Failed
 from overhead.diagnose.session import Session as Diagnosis
-from overhead.measure.session import Session, measuring
+from overhead.machine.alone import measuring
+from overhead.measure.session import Session
 from overhead.problem.workload import Workload
 from overhead.records import stats
 from overhead.records.record import Record, Samples, Timing
