@@ -61,14 +61,20 @@ def state() -> Any:
 
 
 def producer() -> Iterator[Batches]:
-    made = Batches(int(os.environ["OVERHEAD_BATCH_SIZE"]))
+    made, producer_s = Batches(int(os.environ["OVERHEAD_BATCH_SIZE"])), float(os.environ["OVERHEAD_PRODUCER_S"])
     while True:
-        time.sleep(float(os.environ["OVERHEAD_PRODUCER_S"]))
+        time.sleep(producer_s)
         yield made
 
 
+def asked_for() -> tuple[str, float] | None:
+    """The loop and the producer's seconds, where this file runs as a reader's does; None where it is only imported."""
+    name = os.environ.get("OVERHEAD_LOOP")
+    return (name, float(os.environ["OVERHEAD_PRODUCER_S"])) if name else None
+
+
 last: Batches | None = None
-if name := os.environ.get("OVERHEAD_LOOP"):
-    loop = loops.make(name, "cpu")
-    if float(os.environ["OVERHEAD_PRODUCER_S"]):
+if asked := asked_for():
+    loop = loops.make(asked[0], "cpu")
+    if asked[1]:
         batches = producer

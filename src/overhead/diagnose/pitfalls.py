@@ -143,7 +143,12 @@ def step(batch: Any) -> Any:
     return chosen(batch)
 
 
-if framework := os.environ.get("OVERHEAD_PITFALLS"):
+def asked_for() -> str | None:
+    """The framework, where this file runs as a reader's does; None where it is only imported."""
+    return os.environ.get("OVERHEAD_PITFALLS")
+
+
+if framework := asked_for():
     steps = {"numpy": numpy_steps, "jax": jax_steps}[framework]()
     chosen = steps["plain"]
     pools = threadpoolctl.threadpool_limits(None)

@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,13 @@ SIDE, WIDE = 256, 512  # of products of a size of their own, and of those with t
 STREAM_FLOATS = 16 << 20
 COPIED = 1 << 16  # floats of a piece
 
-mixture = {"total_ms": 10.0, "batch_size": 32, **json.loads(os.environ.get("OVERHEAD_SYNTHETIC", "{}"))}
+
+def asked_for() -> dict[str, Any]:
+    """The mixture: shares by limit, and how they are made."""
+    return {"total_ms": 10.0, "batch_size": 32, **json.loads(os.environ.get("OVERHEAD_SYNTHETIC", "{}"))}
+
+
+mixture = asked_for()
 FIXED = bool(mixture.get("fixed"))  # work that does not depend on the batch
 total_s = mixture["total_ms"] * 1e-3
 

@@ -56,11 +56,11 @@ class StepWorker:
         """Check the batches, take the first steps, and see whether they change anything; nanoseconds of the first."""
         warnings = self.subject.check_batches(n)
         batch = self._batch(n)
-        before = self.subject.print_of_state()
         start = clock()
         result = self.subject.call(batch)
         self.subject.wait(result)
         first_ns = clock() - start
+        before = self.subject.print_of_state()
         start = clock()
         self.subject.wait(self.subject.call(batch))
         second_ns = clock() - start
