@@ -25,7 +25,7 @@ from overhead.measure.worker import answer_commands, thread_pools, warm_allocato
 
 AHEAD = 4  # batches that a prefetching thread makes ready at most
 # The most that one call may cost, nanoseconds: of NumPy, and of a compiled function (Keras, tf.function).
-PRICE_NS = {"numpy": 10_000, "framework": 300_000}
+PRICE_NS = {"numpy": 10_000, "framework": 500_000}
 COPY_REPEATS = 3
 SETTLES_S = 0.05  # OpenBLAS's threads wait busily for more work for 26 ms, and would do so on our core
 
