@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -204,7 +205,16 @@ def test_a_competitor_works_only_when_asked():
     try:
         assert competitor.works
         process = psutil.Process(competitor._process.pid)
-        assert process.status() == psutil.STATUS_STOPPED
+        until = time.monotonic() + 10
+        while process.status() != psutil.STATUS_STOPPED and time.monotonic() < until:
+            time.sleep(0.01)  # the signal is on its way
+        used = competitor.cpu_seconds()
+        time.sleep(0.2)
+        assert competitor.cpu_seconds() == used
+        competitor.go()
+        while competitor.cpu_seconds() == used and time.monotonic() < until:
+            time.sleep(0.05)
+        assert competitor.cpu_seconds() > used
     finally:
         competitor.close()
     assert not children()
