@@ -163,6 +163,21 @@ def test_the_document_has_its_keys(reader):
     assert not children()
 
 
+def test_a_producer_that_sleeps_is_found_and_made_ready_ahead(reader):
+    reader.write_text(
+        READER + "\ndef sleeps(x):\n    time.sleep(0.01)\n    return step(x)\n"
+        "\ndef batches():\n    while True:\n        time.sleep(0.03)\n        yield make_batch(32)\n"
+    )
+
+    code, out, err = run(f"{reader}:sleeps", "--seconds", 20, "--try", "--json")
+
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["verdict"] == "input-bound"
+    assert found["advice"]["change"].startswith("batches made ready by a thread")
+    assert found["tried"]["gain"] == pytest.approx(found["advice"]["gain"], rel=0.15)
+
+
 def test_a_step_that_changes_nothing_gets_a_warning(reader):
     with Session(Target(reader, "changes_nothing"), 60) as session:
         session.ask("hello")
