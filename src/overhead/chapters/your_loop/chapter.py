@@ -52,8 +52,7 @@ class YourLoop(Chapter, frozen=True, strict=True, extra="forbid"):
             said = report.diagnose(own_loops.target(loop, batch_size, producer_s), SECONDS[self.preset])
         except Failed as failed:
             return Record(status="failed", reason=str(failed), **about)
-        about["diagnosis"] = said
-        return Record(status="ok", **about)
+        return Record(status="ok", diagnosis=said, **about)
 
     def _priced(self, session: Session, framework: str) -> list[Record]:
         names = [name for name, pitfall in PITFALLS.items() if pitfall.framework == framework]
@@ -141,8 +140,9 @@ class YourLoop(Chapter, frozen=True, strict=True, extra="forbid"):
 
 
 def _said(record: Record) -> dict[str, Any]:
-    """The document of a diagnosis."""
-    return (record.model_extra or {})["diagnosis"]
+    """The document of a diagnosis; of a record that is one."""
+    assert record.diagnosis is not None
+    return record.diagnosis
 
 
 def _price(asked: Diagnosis, name: str, rounds: int, about: dict[str, Any]) -> Record:
