@@ -56,6 +56,7 @@ LATER = {
         "overhead.chapters.flop_bound.command", "Measure this host's ceilings and smallest costs, and keep them."
     ),
     "lab": Later("overhead.lab.command", "Exercises on a simulated GPU, for those who have none."),
+    "diagnose": Later("overhead.diagnose.command", "What limits a training step of yours, shown by changing it."),
     "profile": Later("overhead.profiles.command", "What a profile of nsys or JAX says, as three different times."),
     "self-check": Later("overhead.harness.command", "Measure the harness itself: each property passes or fails."),
     "sweep": Later("overhead.sweep.command", "Train a model for each learning rate; go on where one stopped."),

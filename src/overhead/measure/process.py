@@ -41,7 +41,7 @@ class Process:
     def __init__(self, contestant: Contestant, limit_s: float = CALL_LIMIT_S) -> None:
         self.contestant = contestant
         self.limit_s = limit_s  # for any command but the first
-        self.env = environment(contestant)
+        self.env = self.environment()
         self.ended: str | None = None  # why the process is no more
         self._cpu_s = 0.0
         self.broken = False  # a command failed: memory or a device's context may be lost with it
@@ -49,16 +49,22 @@ class Process:
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._said: deque[str] = deque(maxlen=40)
         self._asked = 0  # commands so far; an answer carries the number of its command
-        module = "overhead.sweep.worker" if contestant.loop in MANY else "overhead.measure.worker"
-        self._process, answers = started(
-            [sys.executable, "-m", module, contestant.loop, contestant.device], {**os.environ, **self.env}
-        )
+        self._process, answers = started([sys.executable, "-m", *self.command()], {**os.environ, **self.env})
         self._readers = [
             threading.Thread(target=self._read_answers, args=(answers,), daemon=True),
             threading.Thread(target=self._read_what_is_said, daemon=True),
         ]
         for reader in self._readers:
             reader.start()
+
+    def environment(self) -> dict[str, str]:
+        """What is added to our own environment before the process imports anything."""
+        return environment(self.contestant)
+
+    def command(self) -> list[str]:
+        """The module that the process runs and its arguments, without the descriptor that it answers on."""
+        module = "overhead.sweep.worker" if self.contestant.loop in MANY else "overhead.measure.worker"
+        return [module, self.contestant.loop, self.contestant.device]
 
     def _read_answers(self, descriptor: int) -> None:
         with os.fdopen(descriptor, encoding="utf-8", errors="replace") as answers:
@@ -70,8 +76,12 @@ class Process:
         assert self._process.stdout is not None
         with self._process.stdout as said:
             while line := said.readline(LONGEST_LINE):
-                if line.strip():
-                    self._said.append(line.rstrip())
+                self.hears(line)
+
+    def hears(self, text: str) -> None:
+        """Keep the last lines of what the process prints, for the reason of a failure."""
+        if text.strip():
+            self._said.append(text.rstrip())
 
     @property
     def pid(self) -> int:

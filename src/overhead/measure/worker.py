@@ -15,6 +15,7 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -298,22 +299,28 @@ def resident_bytes() -> int:
 
 
 def serve(name: str, device: str, answers_on: int, kind: type[Worker] = Worker) -> None:
-    """Answer commands until stdin ends. A command that fails is answered with the reason, not with a crash.
+    """Answer commands about a loop until stdin ends."""
+    answer_commands(lambda: kind(loops.make(name, device)), device, answers_on)
 
+
+def answer_commands(make: Callable[[], Any], device: str, answers_on: int) -> None:
+    """Answer commands until stdin ends, with the methods of what `make` gives; the first answer is its `hello()`.
+
+    A command that fails is answered with the reason, not with a crash.
     Answers go to the descriptor `answers_on` with the number of their command, so that nothing that a framework or
     a start-up file prints can be taken for one.
     """
     os.set_inheritable(answers_on, False)
     answers = os.fdopen(answers_on, "w", buffering=1, encoding="utf-8")
     die_with_parent()
-    worker: Worker | None = None
+    worker: Any = None
     for line in sys.stdin:
         command = json.loads(line)
         number, verb = command.pop("number"), command.pop("do")
         try:
             if worker is None:
                 start = time.perf_counter()
-                worker = kind(loops.make(name, device))
+                worker = make()
                 import_s = time.perf_counter() - start
                 answer = {"import_s": import_s, **worker.hello()}
             else:

@@ -24,6 +24,7 @@ Status = Literal["ok", "declined", "failed", "disagrees", "diverged"]
 KEPT_WHERE_SET = (
     "preset", "pools", "kernels", "busy_threads", "cores_allowed", "placed_s", "import_s", "timer", "host_state",
     "census", "page_faults", "probe", "part", "models", "beside", "cost", "tool", "notes", "profile", "timeline",
+    "diagnosis",
 )  # fields that few records have: a line holds them only where they are set  # fmt: skip
 
 
@@ -115,6 +116,7 @@ class Record(BaseModel):
     notes: list[str] = []  # on the profile
     profile: dict[str, Any] | None = None
     timeline: dict[str, list[Any]] | None = None
+    diagnosis: dict[str, Any] | None = None  # what `overhead diagnose --json` prints of the loop
 
     @model_validator(mode="before")
     @classmethod

@@ -1,0 +1,1 @@
+"""Chapter 10: what limits a reader's own loop."""
