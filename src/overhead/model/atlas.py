@@ -172,3 +172,21 @@ def _directions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             predicted = min(of, key=lambda d: of[d]["predicted_s"])
             found.append({"of": name, "published": published, "predicted": predicted, "right": published == predicted})
     return found
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """The report for people: a line an entry; a miss is shown as a miss."""
+    lines = []
+    for r in found["entries"]:
+        published = f"published {r['low_s']:g} to {r['high_s']:g} s"
+        if r["predicted_s"] is None:
+            lines.append(f"{r['name']}: {published}; not predicted ({r['why']})")
+            continue
+        how = "set the host" if r["use"] == "calibrate" else "within" if r["off"] <= WITHIN else "a miss"
+        lines.append(f"{r['name']}: {published}, modelled {r['predicted_s']:.3g} s: {how} ({r['off']:.2f})")
+    lines.append(f"within a factor of {WITHIN}: {found['within']:.0%} of {found['predicted']}")
+    lines += [
+        f"{d['of']}: {d['published']} faster as published, {d['predicted']} as modelled" for d in found["directions"]
+    ]
+    lines.append(f"a rented host is taken to be {found['rented_factor']:.2f} times as slow as this one")
+    return "\n".join(lines)

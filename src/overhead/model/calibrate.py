@@ -15,9 +15,9 @@ import numpy as np
 from scipy.optimize import lsq_linear
 
 from overhead.machine import host as hosts
+from overhead.machine.alone import measuring
 from overhead.measure.contestant import Contestant
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
-from overhead.machine.alone import measuring
 from overhead.measure.worker import save_split
 from overhead.model.census import CALIBRATED, CENSUS
 from overhead.model.constants import TERMS, Constants, Curve, Frame, Library
@@ -111,10 +111,10 @@ def curves(probes: Sequence[dict[str, Any]]) -> tuple[Curve, Curve]:
 
     What the smallest array takes is a call, and no cost of bytes.
     """
-    by: dict[str, dict[int, dict[str, Any]]] = {}
+    by: dict[str, dict[float, dict[str, Any]]] = {}
     for probe in probes:
         how, size = probe["name"].split()
-        by.setdefault(how, {})[int(size)] = probe
+        by.setdefault(how, {})[float(size)] = probe
     call_s = min(p["seconds"] for p in by["into"].values())
     there = [(s, max(p["seconds"] - call_s, 0.0) / p["bytes"]) for s, p in sorted(by["into"].items())][1:]
     new = by.get("new", by["into"])
@@ -132,7 +132,7 @@ def small_steps(asked: Process, folder: Path) -> list[Measured]:
 
 
 def epoch_s(asked: Process, workload: Workload, folder: Path, samples: int = FEW_SAMPLES) -> float:
-    """Place `workload` and time whole epochs by the headline's estimator, after one that compiles and one that warms."""
+    """Place `workload` and time whole epochs, warm, by the headline's estimator."""
     place(asked, workload, folder)
     ns = asked.ask("run", steps=workload.steps, repeats=samples)["wall_ns"]
     return undisturbed_s(ns)

@@ -84,7 +84,7 @@ GPU_LOOPS = tuple(name for name, census in CENSUS.items() if census.kernels is n
 def count(counts: Counts, workload: Workload) -> float:
     """What `counts` come to for the layers of `workload`."""
     layers = len(workload.layers) - 1
-    features = dict(zip(FEATURES, (1, layers, layers - 1), strict=True))
+    features: dict[str, int] = dict(zip(FEATURES, (1, layers, layers - 1), strict=True))
     return sum(each * features[name] for name, each in counts.items())
 
 

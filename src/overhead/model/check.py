@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from overhead.measure.process import Process, WorkerFailed
 from overhead.machine.alone import measuring
+from overhead.measure.process import Process, WorkerFailed
 from overhead.model.calibrate import place, undisturbed_s, worker
 from overhead.model.census import CALIBRATED, CPU_LOOPS
 from overhead.model.constants import Constants
@@ -32,7 +32,6 @@ CASES = (
 )  # fmt: skip
 ROUNDS = 3
 UNSEEN = tuple(loop for loop in CPU_LOOPS if loop not in CALIBRATED)  # predicted from their census alone
-LEVELS = {"median_error": 0.10, "p90_error": 0.25}
 
 Say = Callable[[str], None]
 
@@ -63,8 +62,8 @@ def check(
 ) -> list[Checked]:
     """Measure as many cases as `seconds` allow and return all that are in `kept`, a file that later calls go on with.
 
-    Each case's loops take turns in shuffled rounds; the headline's estimator over all rounds counts. A file of other constants starts
-    anew. Raises `Busy` when another measurement holds the host.
+    Each case's loops take turns in shuffled rounds, judged by the headline's estimator. A file of other constants
+    starts anew. Raises `Busy` when another measurement holds the host.
     """
     started, found = time.monotonic(), _read(kept, constants)
     waiting = [w for w in workloads() if not any(_same(c, w) for c in found)]

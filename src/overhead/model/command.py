@@ -91,19 +91,20 @@ def _layers(_: click.Context, __: click.Parameter, text: str) -> tuple[int, ...]
 @click.option("--host", default="local", show_default=True, help="Whose constants: a folder under results.")
 @click.option("--try", "trying", is_flag=True, help="Run the first advice and show predicted against measured.")
 @click.option("--check", "checking", is_flag=True, help="Measure networks that no constant was fitted on instead.")
+@click.option("--atlas", "published", is_flag=True, help="Hold predictions against epochs that others published.")
 @click.option("--seconds", default=600.0, show_default=True, help="With --check: stop after; a later call goes on.")
 @click.option("--force", is_flag=True, help="Measure although another measurement runs.")
 @results_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def advise(
     layers: tuple[int, ...], batch_size: int, images: int, loop: str, gpu_name: str | None, whose: str, host: str,
-    trying: bool, checking: bool, seconds: float, force: bool, results: Path | None, as_json: bool,
+    trying: bool, checking: bool, published: bool, seconds: float, force: bool, results: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Predict an epoch of a dense network by loop and device, and say what would help.
 
     Example: overhead advise --layers 784,128,10 --batch-size 32 --gpu "Quadro RTX 5000"
     """
-    from overhead.model.atlas import rented_factor
+    from overhead.model import atlas
 
     folder = results_folder(results)
     try:
@@ -116,7 +117,11 @@ def advise(
         if checking:
             _check(constants, folder / host / CHECKED_FILE, seconds, force, as_json)
             return
-        factor = rented_factor(constants) if whose == "rented" else 1.0
+        if published:
+            report = atlas.report(constants)
+            click.echo(json.dumps(report, allow_nan=False) if as_json else atlas.as_text(report))
+            return
+        factor = atlas.rented_factor(constants) if whose == "rented" else 1.0
         found = advising.advise(workload, constants, loop, gpu, factor)
     except ValidationError as error:
         first = error.errors()[0]
