@@ -119,10 +119,11 @@ def published_s(entry: Entry) -> float:
 
 
 def predicted_s(entry: Entry, constants: Constants, host_factor: float) -> float:
-    """Seconds of the entry's epoch on a host `host_factor` times as slow as that of `constants`.
+    """Seconds of the entry's epoch, a rented host taken to be `host_factor` times as slow as that of `constants`.
 
-    Raises `CannotModel` for code without a census and for a GPU without a preset.
+    Another's own host is taken to be like this one: nothing says more of it. Raises `CannotModel` for code without a census and for a GPU without a preset.
     """
+    host_factor = host_factor if entry.host == "rented" else 1.0
     if entry.loop is None:
         raise CannotModel(f"{entry.name}: {entry.code} has no census")
     if entry.device == "cpu":
@@ -188,5 +189,5 @@ def as_text(found: dict[str, Any]) -> str:
     lines += [
         f"{d['of']}: {d['published']} faster as published, {d['predicted']} as modelled" for d in found["directions"]
     ]
-    lines.append(f"a rented host is taken to be {found['rented_factor']:.2f} times as slow as this one")
+    lines.append(f"a rented host is taken to be {found['rented_factor']:.2f} times as slow as this one, others like it")
     return "\n".join(lines)
