@@ -189,7 +189,7 @@ def test_the_atlas_names_its_sources_and_predicts_only_what_it_may() -> None:
     for row in found["entries"]:
         assert (row["predicted_s"] is None) == (row["why"] is not None)
     assert found["predicted"] == sum(r["use"] == "predict" and r["off"] is not None for r in found["entries"])
-    assert {d["of"] for d in found["directions"]} == {"article, 32", "article, 4096", "NumPy and CuPy"}
+    assert {d["of"] for d in found["directions"]} == {"article, 4096", "NumPy and CuPy"}
 
 
 def test_a_rented_host_is_judged_by_the_entries_for_calibration_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,8 @@ def published_s(entry: Entry) -> float:
 def predicted_s(entry: Entry, constants: Constants, host_factor: float) -> float:
     """Seconds of the entry's epoch, a rented host taken to be `host_factor` times as slow as that of `constants`.
 
-    Another's own host is taken to be like this one: nothing says more of it. Raises `CannotModel` for code without a census and for a GPU without a preset.
+    Another's own host is taken to be like this one: nothing says more of it. Raises `CannotModel` for code without a
+    census and for a GPU without a preset.
     """
     host_factor = host_factor if entry.host == "rented" else 1.0
     if entry.loop is None:
@@ -163,15 +164,16 @@ def report(constants: Constants) -> dict[str, Any]:
 
 
 def _directions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Where a source measured both devices and both can be predicted: which is faster, published and predicted."""
+    """Where a source's own runs tell two devices apart and both can be predicted: which is faster."""
     found = []
     for name in dict.fromkeys(r["of"] for r in rows if r["of"]):
         of = {r["device"]: r for r in rows if r["of"] == name}
         if len(of) == 2 and all(r["predicted_s"] is not None for r in of.values()):
-            middle = {d: math.sqrt(r["low_s"] * r["high_s"]) for d, r in of.items()}
-            published = min(middle, key=lambda d: middle[d])
+            faster, slower = sorted(of, key=lambda d: of[d]["high_s"])
+            if of[faster]["high_s"] >= of[slower]["low_s"]:  # the source's own runs do not agree
+                continue
             predicted = min(of, key=lambda d: of[d]["predicted_s"])
-            found.append({"of": name, "published": published, "predicted": predicted, "right": published == predicted})
+            found.append({"of": name, "published": faster, "predicted": predicted, "right": faster == predicted})
     return found
 
 
