@@ -54,6 +54,7 @@ def test_json_has_the_keys_that_were_promised(results: Path) -> None:
         assert sum(row["terms"].values()) == pytest.approx(row["epoch_s"]["median"])
         assert row["modelled"] == (row["device"] == "gpu")
     assert set(found["crossover"]) == {"batch_size", "low", "high", "verdict"}
+    assert set(found["crossover_width"]) == {"width", "low", "high", "verdict"}
     assert {"change", "gain", "low", "high", "updates_per_epoch", "why"} <= set(found["advice"][0])
     assert found["answer"].startswith("keras-fit takes about")
 
@@ -106,6 +107,22 @@ def test_a_crossover_is_where_the_gpu_wins_for_good(
     found = advise.crossing([1, 2, 4, 8], [bool(w) for w in wins], share)
 
     assert found == advise.Crossover(batch_size, low, high, verdict)
+
+
+@pytest.mark.parametrize("by", ["batch_size", "width", "depth"])
+def test_a_crossover_goes_along_one_thing_and_leaves_the_others(by: str) -> None:
+    values, workloads = advise.along(Workload(), by)
+
+    assert len(values) == len(workloads) == len(set(workloads))
+    assert values == sorted(values)
+    for value, workload in zip(values, workloads, strict=True):
+        assert (workload.batch_size == value) if by == "batch_size" else workload.batch_size == 32
+        assert workload.layers[0] == 784
+        assert workload.layers[-1] == 10
+        if by == "width":
+            assert workload.layers == (784, value, 10)
+        if by == "depth":
+            assert len(workload.layers) == value + 1
 
 
 def test_bad_input_is_one_line_that_names_thing_limit_and_value(results: Path) -> None:

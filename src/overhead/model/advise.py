@@ -15,6 +15,9 @@ from overhead.problem.workload import Workload
 
 DEFAULT_LOOP = "keras-fit"
 LARGEST_BATCH = 16_384  # up to which a crossover is looked for
+WIDTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)  # of the hidden layers, all alike
+DEPTHS = (1, 2, 3, 4, 6, 8)  # layers of weights
+DEFAULT_WIDTH = 128  # of the hidden layers that a network without any is given
 LEVEL = 0.90
 NO_GAIN = 1.05  # a gain whose interval reaches below is no reason to change anything
 WHOLE_EPOCH = ("jax-epoch-tuned", "jax-epoch", "tf-epoch")
@@ -27,7 +30,7 @@ OF_CLASS = {
 
 
 class Crossover(NamedTuple):
-    """The smallest batch size from which the GPU wins, there and for all larger ones that were looked at."""
+    """The smallest batch size (or width, or depth) from which the GPU wins, there and for all larger ones looked at."""
 
     batch_size: int | None
     low: int | None
@@ -84,19 +87,33 @@ def batch_sizes(images: int) -> list[int]:
     return [size for i in range(15) if (size := 1 << i) <= min(images, LARGEST_BATCH)]
 
 
+def along(workload: Workload, by: str) -> tuple[list[int], list[Workload]]:
+    """Values of `by` (batch_size, width or depth of the hidden layers) and `workload` with each."""
+    inputs, *hidden, classes = workload.layers
+    width = hidden[0] if hidden else DEFAULT_WIDTH
+    if by == "batch_size":
+        values = batch_sizes(workload.images)
+        return values, [workload.model_copy(update={"batch_size": value}) for value in values]
+    if by == "width":
+        made = [(inputs, *[value] * max(len(hidden), 1), classes) for value in WIDTHS]
+        return list(WIDTHS), [workload.model_copy(update={"layers": layers}) for layers in made]
+    made = [(inputs, *[width] * (value - 1), classes) for value in DEPTHS]
+    return list(DEPTHS), [workload.model_copy(update={"layers": layers}) for layers in made]
+
+
 def crossover(workload: Workload, constants: Constants, gpu: Gpu, host_factor: float = 1.0,
-              loop: str | None = None) -> Crossover:  # fmt: skip
-    """Of the fastest loops of both devices, or of one `loop` on both."""
-    sizes, share, wins = batch_sizes(workload.images), [], []
-    for size in sizes:
-        at = workload.model_copy(update={"batch_size": size})
-        found = predictions(at, constants, gpu, host_factor, [loop] if loop else None)
+              by: str = "batch_size") -> Crossover:  # fmt: skip
+    """From where on the fastest loop of the GPU beats the fastest of the CPU."""
+    values, workloads = along(workload, by)
+    share, wins = [], []
+    for at in workloads:
+        found = predictions(at, constants, gpu, host_factor)
         cpu, other = best(found, "cpu"), best(found, "gpu")
         if cpu is None or other is None:
-            return Crossover(None, None, None, f"cannot tell: {loop or 'no loop'} cannot be priced on both devices")
+            return Crossover(None, None, None, "cannot tell: no loop can be priced on both devices")
         wins.append(other.epoch_s < cpu.epoch_s)
         share.append(float(np.mean(np.array(other.draws_s) < np.array(cpu.draws_s))))
-    return crossing(sizes, wins, share)
+    return crossing(values, wins, share)
 
 
 def crossing(sizes: Sequence[int], wins: Sequence[bool], share: Sequence[float]) -> Crossover:
@@ -131,7 +148,10 @@ def advise(
     if now is None:
         raise CannotModel(f"--loop must be one that runs on this CPU ({', '.join(CPU_LOOPS)}), got {loop!r}")
     advice = ranked(now, workload, constants, found)
-    crossed = crossover(workload, constants, gpu, host_factor) if gpu else Crossover(None, None, None, "no --gpu given")
+    none = Crossover(None, None, None, "no --gpu given")
+    crossed, by_width, by_depth = [
+        crossover(workload, constants, gpu, host_factor, by) if gpu else none for by in ("batch_size", "width", "depth")
+    ]
     return {
         "layers": list(workload.layers),
         "batch_size": workload.batch_size,
@@ -140,11 +160,17 @@ def advise(
         "gpu": gpu.name if gpu else None,
         "rows": [row(p) for p in found],
         "crossover": crossed._asdict(),
+        "crossover_width": _of("width", by_width),
+        "crossover_depth": _of("depth", by_depth),
         "advice": [
             {key: value for key, value in a._asdict().items() if key not in ("threads",)} for a in advice
         ],
         "answer": answer(now, found, advice, crossed, gpu),
     }  # fmt: skip
+
+
+def _of(by: str, crossed: Crossover) -> dict[str, Any]:
+    return {by: crossed.batch_size, **{name: getattr(crossed, name) for name in ("low", "high", "verdict")}}
 
 
 def row(p: Prediction) -> dict[str, Any]:

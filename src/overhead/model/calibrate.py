@@ -47,7 +47,7 @@ STEPS = (
 )  # fmt: skip
 SAMPLES, BLOCK_S = 5, 0.003
 FEW_SAMPLES = 4  # of a step: epochs of tens of milliseconds
-FACTOR_BOUNDS = ((0.6, 2.5), (0.1, 8.0))  # of products and of passes in a step, against themselves alone
+FACTOR_BOUNDS = ((0.6, 4.0), (0.1, 8.0))  # of products and of passes in a step, against themselves alone
 PRIOR = 0.05  # weight of "the factors are 1" beside one step
 EFFECTIVE = 4  # constants that a frame's steps really decide, of six: two are held near 1
 PROBED = {  # loop whose worker is asked → library → kind of probe and shapes

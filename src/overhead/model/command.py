@@ -177,7 +177,9 @@ def as_text(found: dict[str, Any]) -> str:
             f"{a['updates_per_epoch']:,} updates an epoch; {a['why']}"
         )
     if found["gpu"]:
-        lines.append(f"the GPU wins: {found['crossover']['verdict']} (batch size)")
+        told = [f"batch size: {found['crossover']['verdict']}"]
+        told += [f"{by}: {found[f'crossover_{by}']['verdict']}" for by in ("width", "depth")]
+        lines.append(f"the GPU wins by {', by '.join(told)}")
     if tried := found.get("tried"):
         lines.append(
             f"tried {tried['change']}: predicted {tried['predicted_gain']:.2g} times "
