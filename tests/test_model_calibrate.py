@@ -52,6 +52,10 @@ def test_networks_that_are_checked_are_not_those_that_were_calibrated() -> None:
     assert check.UNSEEN
 
 
+def test_a_disturbed_sample_does_not_move_the_undisturbed_time() -> None:
+    assert calibrate.undisturbed_s([2_000_000] * 9 + [80_000_000]) == pytest.approx(2e-3)
+
+
 @pytest.mark.slow
 def test_one_thread_is_predicted_from_a_calibration_with_one_thread(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -25,7 +25,7 @@ from overhead.model.products import LAYOUTS, Timed, fit_layout, leave_out, rival
 from overhead.model.replay import DRAWS, Parts, framed, parts
 from overhead.problem import data, mlp
 from overhead.problem.workload import Workload
-from overhead.records.headline import headline
+from overhead.records.headline import decile
 
 # (batch, inputs, outputs) of layers whose products are timed. Half are those of networks for MNIST's shape.
 SHAPES = (
@@ -140,7 +140,7 @@ def epoch_s(asked: Process, workload: Workload, folder: Path, samples: int = FEW
 
 def undisturbed_s(ns: Sequence[int]) -> float:
     """Seconds by the estimator of the headline, each sample a turn: what is predicted is the undisturbed time."""
-    return headline({0: {i: value * 1e-9 for i, value in enumerate(ns)}}).value
+    return decile(ns) * 1e-9
 
 
 def place(asked: Process, workload: Workload, folder: Path) -> None:

@@ -7,7 +7,7 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from overhead.machine.alone import measuring
+from overhead.machine.disturbance import Disturbance
 from overhead.measure.process import Process, WorkerFailed
 from overhead.model.calibrate import place, undisturbed_s, worker
 from overhead.model.census import CALIBRATED, CPU_LOOPS
@@ -46,6 +47,7 @@ class Checked(NamedTuple):
     low_s: float
     high_s: float
     measured_s: float
+    disturbed: tuple[str, ...] = ()  # what else the host did meanwhile
 
     @property
     def error(self) -> float:
@@ -71,10 +73,14 @@ def check(
         return found
     with measuring(force), tempfile.TemporaryDirectory(prefix="overhead-") as folder, ExitStack() as stack:
         workers = _workers(constants, stack)
+        disturbance = Disturbance()
+        disturbance.start(_own_seconds(workers))
         for workload in waiting:
             if time.monotonic() - started > seconds:
                 break
-            found += _case(workload, workers, constants, Path(folder))
+            measured = _case(workload, workers, constants, Path(folder))
+            disturbed = tuple(disturbance.found(_own_seconds(workers)))
+            found += [case._replace(disturbed=disturbed) for case in measured]
             _write(kept, constants, found)
             say(f"{workload.layers}, batch size {workload.batch_size}: {time.monotonic() - started:.0f} s")
     return found
@@ -91,6 +97,10 @@ def _workers(constants: Constants, stack: ExitStack) -> dict[str, Process]:
         except (CannotModel, WorkerFailed):
             continue
     return found
+
+
+def _own_seconds(workers: Mapping[str, Process]) -> float:
+    return time.process_time() + sum(asked.cpu_seconds() for asked in workers.values())
 
 
 def _case(workload: Workload, workers: dict[str, Process], constants: Constants, folder: Path) -> list[Checked]:
@@ -134,6 +144,7 @@ def report(found: Sequence[Checked]) -> dict[str, Any]:
     }
     return {
         "cases": [{**c._asdict(), "layers": list(c.layers)} for c in found],
+        "disturbed": sorted({why for c in found for why in c.disturbed}),
         "median_error": float(np.median(errors)),
         "p90_error": float(np.quantile(errors, 0.9)),
         "coverage": float(np.mean([c.low_s <= c.measured_s <= c.high_s for c in found])),
@@ -156,6 +167,8 @@ def as_text(found: dict[str, Any]) -> str:
         f"  {loop}{' (unseen)' if of['unseen'] else ''}: median error {of['median_error']:.1%}"
         for loop, of in found["loops"].items()
     ]
+    if found["disturbed"]:
+        lines.append(f"not to be believed, the host was disturbed: {', '.join(found['disturbed'])}")
     if found["left"]:
         lines.append(f"{found['left']} of {len(CASES)} networks are still to be measured: run it again")
     return "\n".join(lines)
@@ -171,7 +184,10 @@ def _read(kept: Path, constants: Constants) -> list[Checked]:
     content = json.loads(kept.read_text())
     if content.get("constants") != constants.started:
         return []
-    return [Checked(**{**case, "layers": tuple(case["layers"])}) for case in content["cases"]]
+    return [
+        Checked(**{**case, "layers": tuple(case["layers"]), "disturbed": tuple(case["disturbed"])})
+        for case in content["cases"]
+    ]
 
 
 def _write(kept: Path, constants: Constants, found: Sequence[Checked]) -> None:
