@@ -49,14 +49,13 @@ class Later(NamedTuple):
 
 
 LATER = {
+    "advise": Later("overhead.model.command", "Predict an epoch of your own network, and say what would help."),
     "bench": Later(
         "overhead.chapters.batch_sweep.command", "Time loops against the measured floor, without a notebook."
     ),
-    "calibrate": Later(
-        "overhead.chapters.flop_bound.command", "Measure this host's ceilings and smallest costs, and keep them."
-    ),
     "lab": Later("overhead.lab.command", "Exercises on a simulated GPU, for those who have none."),
     "diagnose": Later("overhead.diagnose.command", "What limits a training step of yours, shown by changing it."),
+    "calibrate": Later("overhead.model.command", "Measure what `advise` predicts from: the constants of this host."),
     "profile": Later("overhead.profiles.command", "What a profile of nsys or JAX says, as three different times."),
     "self-check": Later("overhead.harness.command", "Measure the harness itself: each property passes or fails."),
     "sweep": Later("overhead.sweep.command", "Train a model for each learning rate; go on where one stopped."),

@@ -1,4 +1,4 @@
-"""`overhead calibrate`: what this host can do at most and asks at least."""
+"""`overhead bench --calibrate`: what this host can do at most and asks at least."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from overhead.measure.session import PRESETS
 def calibrate(host: str, device: str, preset: str, force: bool, as_json: bool) -> None:
     """Measure this host's ceilings and smallest costs, and keep them with its results.
 
-    Example: overhead calibrate
+    Example: overhead bench --calibrate
     """
     chapter = FlopBound.checked(host=host, preset=preset, devices=[device])
     chapter.check_host()
