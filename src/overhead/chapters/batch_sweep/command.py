@@ -36,9 +36,7 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, text: str) -> list[
 @click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
 @click.option("--force", is_flag=True, help="Measure although another measurement runs; records are marked.")
 @click.option("--self-check", is_flag=True, help="The same as `overhead self-check`.")
-@click.option(
-    "--calibrate", is_flag=True, help="Measure the host's ceilings and smallest costs instead, and keep them."
-)
+@click.option("--calibrate", is_flag=True, help="Measure the host's ceilings and smallest costs instead.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.pass_context
 def bench(ctx: click.Context, as_json: bool, **options: Any) -> None:
