@@ -227,3 +227,24 @@ def test_a_rented_host_is_judged_by_the_entries_for_calibration_alone(monkeypatc
 def test_an_atlas_entry_whose_range_is_upside_down_is_refused() -> None:
     with pytest.raises(ValueError, match="low_s must be at most high_s"):
         atlas.Entry.model_validate({**atlas.ENTRIES[0].model_dump(), "low_s": 9.0})
+
+
+@pytest.mark.parametrize(
+    ("cases", "measured_s", "disturbed", "trusted", "says"),
+    [
+        (0, 1.0, (), False, "Not checked on this host: a guess"),
+        (39, 1.0, (), False, "Not checked on this host: a guess"),
+        (40, 1.05, (), True, "Checked on this host: median error 5%"),
+        (40, 1.3, (), False, "found wanting: median error 26%"),
+        (40, 1.0, ("a load",), False, "found wanting"),
+    ],
+)
+def test_advice_says_first_whether_its_predictions_were_checked_here(
+    results: Path, cases: int, measured_s: float, disturbed: tuple[str, ...], trusted: bool, says: str
+) -> None:
+    one = check.Checked((784, 10), 32, "numpy", 1.0, 0.9, 1.1, measured_s, disturbed)
+    check._write(results / "here" / "advise-check.json", CONSTANTS, [one] * cases)
+
+    found = json.loads(called(results, "--json").stdout)
+    assert (found["checked"], says in found["trust"]) == (trusted, True)
+    assert found["trust"] == called(results).stdout.splitlines()[1]

@@ -174,6 +174,27 @@ def as_text(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+WHOLE, MEDIAN, COVERAGE = 40, 0.10, 0.85  # cases; the errors and the coverage at which predictions are to be believed
+
+
+def trust(kept: Path, constants: Constants) -> tuple[bool, str]:
+    """Whether the predictions on this host have been held against measured epochs and stood, and a sentence."""
+    try:
+        found = _read(kept, constants)
+    except (OSError, ValueError, KeyError, TypeError):
+        found = []
+    if len(found) < WHOLE:
+        return False, "Not checked on this host: a guess until `overhead advise --check` has measured it."
+    judged = report(found)
+    told = (
+        f"median error {judged['median_error']:.0%}, 90 % intervals hold {judged['coverage']:.0%} of "
+        f"{len(found)} measured epochs"
+    )
+    if judged["disturbed"] or judged["median_error"] > MEDIAN or judged["coverage"] < COVERAGE:
+        return False, f"Checked on this host and found wanting: {told}. Take it as a guess."
+    return True, f"Checked on this host: {told}."
+
+
 def _same(checked: Checked, workload: Workload) -> bool:
     return (checked.layers, checked.batch_size) == (workload.layers, workload.batch_size)
 

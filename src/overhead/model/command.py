@@ -18,6 +18,7 @@ from overhead.model.gpus import GPUS, preset
 from overhead.model.replay import CannotModel
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 
+UNTRIED_GPU = "The GPU is modelled from published figures, and no prediction for one has been held against a GPU here."
 CHECKED_FILE = "advise-check.json"  # beside the constants that it judges
 results_option = click.option(
     "--results", type=click.Path(path_type=Path), help="Results folder (default: OVERHEAD_RESULTS, else ./results)."
@@ -105,6 +106,7 @@ def advise(
     Example: overhead advise --layers 784,128,10 --batch-size 32 --gpu "Quadro RTX 5000"
     """
     from overhead.model import atlas
+    from overhead.model.check import trust
 
     folder = results_folder(results)
     try:
@@ -123,6 +125,7 @@ def advise(
             return
         factor = atlas.rented_factor(constants) if whose == "rented" else 1.0
         found = advising.advise(workload, constants, loop, gpu, factor)
+        found["checked"], found["trust"] = trust(folder / host / CHECKED_FILE, constants)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -161,7 +164,7 @@ def _tried(found: dict[str, Any], workload: Workload, constants: keeping.Constan
 
 def as_text(found: dict[str, Any]) -> str:
     """The advice for people: the answer, then a line a loop, then a line a change."""
-    lines = [found["answer"], ""]
+    lines = [found["answer"], found["trust"], *([UNTRIED_GPU] if found["gpu"] else []), ""]
     for r in found["rows"]:
         epoch, terms = r["epoch_s"], r["terms"]
         where = f"modelled {found['gpu']}" if r["modelled"] else "this CPU"
