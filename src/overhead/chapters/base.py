@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 from overhead.machine import host as hosts
 from overhead.machine.pools import blas
 from overhead.measure.session import ONE_PROCESS, PRESETS, Preset, Session
-from overhead.problem.workload import TRAINING_IMAGES, LearningRate
+from overhead.problem.workload import TRAINING_IMAGES
 from overhead.records import record as records
 from overhead.records.record import Record
 
@@ -88,7 +88,6 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
     host: HostName = "local"  # folder under results/
     preset: Literal["quick", "workshop", "full"] = "quick"
     devices: Devices = ["auto"]
-    learning_rate: LearningRate = 0.1
 
     @classmethod
     def checked(cls, **parameters: Any) -> Self:

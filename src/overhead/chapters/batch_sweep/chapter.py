@@ -22,7 +22,7 @@ from overhead.machine import host
 from overhead.measure.contestant import Contestant
 from overhead.measure.rounds import time_cases
 from overhead.measure.session import PRESETS, Preset, Session
-from overhead.problem.workload import Workload
+from overhead.problem.workload import LearningRate, Workload
 from overhead.records.record import Record
 from overhead.showing import figures, tables
 
@@ -86,6 +86,7 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
     name: ClassVar[str] = "05-batch-sweep"
     presets: ClassVar[Mapping[str, Preset]] = {**PRESETS, "quick": Preset("quick", 0.10, 6.0, 3, (4, 10))}
 
+    learning_rate: LearningRate = 0.1
     batch_sizes: Sizes = [AUTO]
     remainder: Literal["drop", "keep"] = "drop"
     loops: Loops = [AUTO]

@@ -20,6 +20,7 @@ from overhead.loops.base import STEP_OPS
 from overhead.machine import timer as timers
 from overhead.measure.contestant import Contestant
 from overhead.measure.session import Session
+from overhead.problem.workload import LearningRate
 from overhead.records import stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
@@ -38,6 +39,8 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
     """What the clock can tell, and how the harness does on questions whose answer is known."""
 
     name: ClassVar[str] = "00-clocks"
+
+    learning_rate: LearningRate = 0.1
 
     def contestants(self) -> list[Contestant]:
         """Loops whose cold runs and whose dispatch are shown, with a pretended device that always queues."""

@@ -23,7 +23,7 @@ from overhead.measure.probing import Ask
 from overhead.measure.rounds import time_cases, time_ops
 from overhead.measure.session import Session
 from overhead.problem import bounds, peaks
-from overhead.problem.workload import TRAINING_IMAGES, Workload
+from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
 from overhead.records import stats
 from overhead.records.record import Record, without_clock
 from overhead.showing import figures, roofline, tables
@@ -43,6 +43,7 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
 
     name: ClassVar[str] = "02-flop-lower-bound"
 
+    learning_rate: LearningRate = 0.1
     batch_size: Annotated[int, BeforeValidator(_count), Field(ge=1, le=TRAINING_IMAGES)] = 32
     device_model: Annotated[str, BeforeValidator(_model)] = "Quadro RTX 5000"
 

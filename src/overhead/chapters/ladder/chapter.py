@@ -20,7 +20,7 @@ from overhead.measure.contestant import TF32, Contestant
 from overhead.measure.process import Process, WorkerFailed
 from overhead.measure.rounds import run_cases
 from overhead.measure.session import Session
-from overhead.problem.workload import TRAINING_IMAGES, Workload
+from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
 from overhead.records import stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
@@ -107,6 +107,7 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
 
     name: ClassVar[str] = "06-overhead-ladder"
 
+    learning_rate: LearningRate = 0.1
     batch_size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=TRAINING_IMAGES)] = 32
 
     def contestants(self) -> list[Contestant]:

@@ -45,6 +45,9 @@ def _counts(value: Any) -> list[int]:
     return [whole(count) for count in a_list(value, "[1, 5]")] if value != [] else []
 
 
+SHAPES_RATE = 0.1  # one rate, since the shapes are what differs
+
+
 class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
     """Curves of every rate, and seconds a model for every engine and number of models."""
 
@@ -123,9 +126,7 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
             outcome = sweep.run(asked.model_copy(update={"device": "cpu"}), keep=False)
             session.say(f"{engine}: {len(outcome.rows)} processes ended")
             found.append(self._cost(outcome, session, "command"))
-        shapes = Sweep(
-            rates=(self.learning_rate,), layers=SHAPES, epochs=1, batch_size=self.batch_size, engine="jax-pool"
-        )
+        shapes = Sweep(rates=(SHAPES_RATE,), layers=SHAPES, epochs=1, batch_size=self.batch_size, engine="jax-pool")
         found += self._curves(sweep.run(shapes, keep=False), session, "shapes")
         if self.preset == "quick":
             for engine in ("dask", "keras-pool", "article-pool"):

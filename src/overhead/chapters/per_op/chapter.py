@@ -17,7 +17,7 @@ from overhead.loops.base import STEP_OPS
 from overhead.measure.contestant import Contestant
 from overhead.measure.rounds import time_cases, time_ops
 from overhead.measure.session import Session
-from overhead.problem.workload import TRAINING_IMAGES, Workload
+from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
 from overhead.records import stats
 from overhead.records.record import Record, without_clock
 from overhead.records.stats import Interval
@@ -39,6 +39,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
 
     name: ClassVar[str] = "01-per-op-breakdown"
 
+    learning_rate: LearningRate = 0.1
     batch_size: Annotated[int, BeforeValidator(_count), Field(ge=1, le=TRAINING_IMAGES)] = 32
     steps: Annotated[int, BeforeValidator(_count), Field(ge=STEPS_A_TURN, le=2000)] = 1000
 

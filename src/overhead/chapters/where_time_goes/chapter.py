@@ -22,7 +22,7 @@ from overhead.measure.process import WorkerFailed
 from overhead.measure.rounds import time_cases, time_epochs
 from overhead.measure.session import ONE_PROCESS, PRESETS, Session
 from overhead.problem import bounds
-from overhead.problem.workload import TRAINING_IMAGES, Workload
+from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
 from overhead.records import pairs, stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
@@ -38,12 +38,14 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
     """A step's time from parts that were each measured, and dispatch measured by a wait at every dispatch."""
 
     name: ClassVar[str] = "03-where-time-goes"
+
     presets = {
         "quick": ONE_PROCESS._replace(target=0.0, rounds=(4, 4)),
         "workshop": PRESETS["workshop"]._replace(target=0.0, rounds=(8, 8), processes=1),
         "full": PRESETS["full"]._replace(target=0.0, rounds=(20, 20), processes=1, budget_s=240.0),
     }
 
+    learning_rate: LearningRate = 0.1
     batch_size: Annotated[int, BeforeValidator(_count), Field(ge=1, le=TRAINING_IMAGES // 10)] = 32
 
     @property
