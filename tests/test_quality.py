@@ -82,11 +82,12 @@ def test_sizes_that_do_not_reach_it_are_shown_as_such():
 )
 def test_every_part_can_be_shown(records):
     shown = [getattr(quality_tables, name)(records).text for name in TEXTS]
-    shown += [quality_tables.figure(records).alt, quality_tables.by_loop_table(records, []).text]
+    figure = quality_tables.figure(records)
+    shown += [figure.alt if records else figure.text, quality_tables.by_loop_table(records, []).text]
 
     for text in shown:
         assert not re.search(r"\b(nan|inf|None)\b", text)
-    assert len(quality_tables.figure(records)._render(True, "png")) > 3_000
+    assert not records or len(figure._render(True, "png")) > 3_000
 
 
 def test_a_diverged_rate_says_when_and_leaves_the_others_unchanged():

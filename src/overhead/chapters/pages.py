@@ -83,6 +83,13 @@ def caption(records: Sequence[Record], preset: Preset) -> str:
     return "; ".join(part for part in parts if part)
 
 
+def missing(what: str, records: Sequence[Record]) -> Markdown:
+    """In place of a figure or a sentence: that `what` was not measured here, and why as far as the records say."""
+    reasons = list(dict.fromkeys(f"{r.loop} ({r.device}): {r.reason}" for r in records if r.status != "ok"))
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    return Markdown(f"Not measured here: {what}{why}.")
+
+
 def _counted(name: str, values: set[int | None]) -> str:
     known = sorted(value for value in values if value is not None)
     return f"{name} {', '.join(f'{value:,}' for value in known)}" if known else ""

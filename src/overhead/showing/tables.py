@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -50,72 +50,104 @@ def times_floor(record: Record, records: Sequence[Record]) -> Interval | None:
     return ratio(record, floor[0]) if floor else None
 
 
-def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a loop, device, threads and batch size: seconds per epoch with interval and n, and what it learnt.
+class EpochRow(NamedTuple):
+    """What one record of a loop says of its epochs; what was not measured is None."""
 
-    Columns: loop, device, threads, batch_size, remainder, status, reason, headline_s, headline_low_s, headline_high_s,
-    turns (the undisturbed time, see `records.headline`), epoch_s, low_s, high_s, n (the typical one: the median),
-    processes, dispatch_us (per step), first_s, images_per_s, steps, images_seen, val_accuracy,
-    times_floor, times_floor_low, times_floor_high, peak_rss_bytes, stopped, drift, disturbed, between and within
-    (relative spread of process medians and of a process's rounds, see `stats.spread`), cores_allowed, busy_threads,
-    placed_s.
-    """
+    record: Record
+    headline_s: Interval | None = None  # undisturbed seconds per epoch (`records.headline`); n turns
+    epoch_s: Interval | None = None  # typical seconds per epoch: the median
+    dispatch_us: Interval | None = None  # microseconds a step until the call returned
+    times_floor: Interval | None = None
+    spread: stats.Spread | None = None
+    processes: int = 0
+    drifts: bool = False
+
+
+def epoch_rows(records: Sequence[Record]) -> list[EpochRow]:
+    """A row a loop, device, threads and batch size, in the order of the records; floors, ops and members have none."""
     rows = []
     for record in records:
         if record.op is not None or record.member is not None or record.loop in FLOORS:
             continue
-        workload = record.workload or {}
-        row: dict[str, Any] = {
-            "loop": record.loop,
-            "device": record.device,
-            "threads": record.threads,
-            "batch_size": workload.get("batch_size"),
-            "remainder": workload.get("remainder"),
-            "status": record.status,
-            "reason": record.reason,
-            "steps": workload.get("steps"),
-            "images_seen": workload.get("images_seen"),
-            "val_accuracy": record.val_accuracy[-1] if record.val_accuracy else math.nan,
-            "peak_rss_bytes": record.peak_rss_bytes or math.nan,
-            "disturbed": "; ".join(record.disturbed),
-            "cores_allowed": record.cores_allowed,
-            "busy_threads": record.busy_threads,
-            "placed_s": record.placed_s,
+        if record.status != "ok" or not record.timing:
+            rows.append(EpochRow(record))
+            continue
+        epochs = record.epochs()
+        calls = [[v / s.steps * 1e6 for v in s.values_s] for s in record.timing.samples if s.clock == "dispatch"]
+        rows.append(
+            EpochRow(
+                record,
+                headline_s=headline(record),
+                epoch_s=stats.median_interval(epochs),
+                dispatch_us=stats.median_interval(calls) if calls else None,
+                times_floor=times_floor(record, records),
+                spread=stats.spread(epochs),
+                processes=len(epochs),
+                drifts=not all(stats.drift(process).settled for process in epochs),
+            )
+        )
+    return rows
+
+
+EPOCH_COLUMNS = [
+    "loop", "device", "threads", "batch_size", "remainder", "status", "reason", "headline_s", "headline_low_s",
+    "headline_high_s", "turns", "epoch_s", "low_s", "high_s", "n", "processes", "dispatch_us", "first_s", "images_per_s", "steps", "images_seen", "val_accuracy", "times_floor",
+    "times_floor_low", "times_floor_high", "peak_rss_bytes", "stopped", "drift", "disturbed", "between", "within",
+    "cores_allowed", "busy_threads", "placed_s",
+]  # fmt: skip
+
+
+def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """`epoch_rows` flat, for drawing and sorting: the columns are `EPOCH_COLUMNS`, whatever was measured.
+
+    `between` and `within` are relative spreads (`stats.spread`); `drift` is a word for a table.
+    """
+    return pd.DataFrame([_flat(row) for row in epoch_rows(records)], columns=EPOCH_COLUMNS)
+
+
+def _flat(row: EpochRow) -> dict[str, Any]:
+    record = row.record
+    workload = record.workload or {}
+    flat: dict[str, Any] = {
+        "loop": record.loop,
+        "device": record.device,
+        "threads": record.threads,
+        "batch_size": workload.get("batch_size"),
+        "remainder": workload.get("remainder"),
+        "status": record.status,
+        "reason": record.reason,
+        "steps": workload.get("steps"),
+        "images_seen": workload.get("images_seen"),
+        "val_accuracy": record.val_accuracy[-1] if record.val_accuracy else math.nan,
+        "peak_rss_bytes": record.peak_rss_bytes or math.nan,
+        "disturbed": "; ".join(record.disturbed),
+        "cores_allowed": record.cores_allowed,
+        "busy_threads": record.busy_threads,
+        "placed_s": record.placed_s,
+    }
+    if row.headline_s:
+        undisturbed = row.headline_s
+        flat |= {"headline_s": undisturbed.median, "turns": undisturbed.n}
+        flat |= {"headline_low_s": undisturbed.low, "headline_high_s": undisturbed.high}
+    if row.epoch_s and row.spread and record.timing:
+        flat |= {
+            "epoch_s": row.epoch_s.median,
+            "low_s": row.epoch_s.low,
+            "high_s": row.epoch_s.high,
+            "n": row.epoch_s.n,
+            "processes": row.processes,
+            "first_s": record.timing.first_s,
+            "images_per_s": workload["images_seen"] / row.epoch_s.median,
+            "stopped": record.timing.stopped,
+            **row.spread._asdict(),
+            "drift": "drifts" if row.drifts else "",
         }
-        if record.status == "ok" and record.timing:
-            epochs = record.epochs()
-            interval = stats.median_interval(epochs)
-            undisturbed = headline(record)
-            assert undisturbed is not None
-            row |= {
-                "headline_s": undisturbed.median,
-                "headline_low_s": undisturbed.low,
-                "headline_high_s": undisturbed.high,
-                "turns": undisturbed.n,
-                "epoch_s": interval.median,
-                "low_s": interval.low,
-                "high_s": interval.high,
-                "n": interval.n,
-                "processes": len(epochs),
-                "first_s": record.timing.first_s,
-                "images_per_s": workload["images_seen"] / interval.median,
-                "stopped": record.timing.stopped,
-                **stats.spread(epochs)._asdict(),
-                "drift": "" if all(stats.drift(p).settled for p in epochs) else "drifts",
-            }
-            dispatch = [s for s in record.timing.samples if s.clock == "dispatch"]
-            if dispatch:
-                per_step = [[v / s.steps for v in s.values_s] for s in dispatch]
-                row["dispatch_us"] = stats.median_interval(per_step).median * 1e6
-            ratio = times_floor(record, records)
-            if ratio:
-                row |= {
-                    "times_floor": ratio.median,
-                    "times_floor_low": ratio.low,
-                    "times_floor_high": ratio.high,
-                }
-        rows.append(row)
-    return pd.DataFrame(rows)
+    if row.dispatch_us:
+        flat["dispatch_us"] = row.dispatch_us.median
+    if row.times_floor:
+        found = row.times_floor
+        flat |= {"times_floor": found.median, "times_floor_low": found.low, "times_floor_high": found.high}
+    return flat
 
 
 def floors_frame(records: Sequence[Record]) -> pd.DataFrame:
@@ -136,7 +168,8 @@ def floors_frame(records: Sequence[Record]) -> pd.DataFrame:
                 assert best is not None
                 row |= {"epoch_s": best.median, "low_s": best.low, "high_s": best.high, "n": best.n}
             rows.append(row)
-    return pd.DataFrame(rows)
+    columns = ["library", "device", "threads", "batch_size", "status", "reason", "epoch_s", "low_s", "high_s", "n"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def ratio(slower: Record, faster: Record) -> Interval | None:
@@ -180,8 +213,13 @@ def interval(found: Interval, digits: int = 3) -> str:
     return with_interval(found.median, found.low, found.high, digits)
 
 
-def as_html(frame: pd.DataFrame, caption: str = "") -> str:
-    """A table for a page: every cell escaped, no index, numbers aligned right."""
+def as_html(frame: pd.DataFrame, caption: str = "", of: str = "") -> str:
+    """A table for a page: every cell escaped, no index, numbers aligned right.
+
+    Without a row, a sentence that says that there is nothing; `of` names what is missing.
+    """
+    if frame.empty:
+        return f"<p>Not measured here{f': {escape(of)}' if of else ''}.</p>"
     kinds = ["" if not is_numeric(frame[column]) else ' class="number"' for column in frame.columns]
 
     def cells(values: Sequence[Any], tag: str) -> str:

@@ -198,11 +198,13 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
             )
         return pages.Markdown(text)
 
-    def figure(self, records: Sequence[Record]) -> figures.Figure:
+    def figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """Seconds per epoch against batch size, log-log, with the floor."""
         records = self.rows(records)
         frame = tables.epochs_frame(records)
         timed = frame[frame["status"] == "ok"]
+        if timed.empty:
+            return pages.missing("a loop against batch size", records)
         best = [
             {"batch_size": size, "device": device, "epoch_s": found[1].median}
             for device in timed["device"].unique()
@@ -224,7 +226,7 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
         """Every row: seconds, throughput, accuracy and times the floor; or the reason why it is missing."""
         frame = tables.epochs_frame(self.rows(records))
         rows = [self._row(row) for row in frame.itertuples()]
-        return pages.Html(tables.as_html(pd.DataFrame(rows), self.caption(records)))
+        return pages.Html(tables.as_html(pd.DataFrame(rows), self.caption(records), "loops at each batch size"))
 
     @staticmethod
     def _row(row: Any) -> dict[str, str]:
@@ -309,7 +311,7 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
         """Seconds to the quality at each batch size, each with its own rate."""
         return quality_tables.table(records)
 
-    def quality_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def quality_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """Validation accuracy against seconds."""
         return quality_tables.figure(records)
 

@@ -138,6 +138,8 @@ def updates_table(records: Sequence[Record]) -> Html:
     for part in (EPOCHS, UPDATES):
         for r in parts(records, part):
             member = r.member or {}
+            if "updates" not in member:  # nothing came of it
+                continue
             rows.append(
                 {
                     "compared at": part,
@@ -214,9 +216,11 @@ def sentence(records: Sequence[Record]) -> Markdown:
     return Markdown(text)
 
 
-def figure(records: Sequence[Record]) -> Figure:
+def figure(records: Sequence[Record]) -> Figure | Markdown:
     """Validation accuracy against seconds: a line a seed, a colour a batch size, the target dashed."""
     timed = [r for r in parts(records, TIMED) if r.status == "ok" and r.val_accuracy]
+    if not timed:
+        return Markdown(_nothing(records, TIMED))
     groups = sorted({((r.workload or {})["batch_size"], r.device) for r in timed})
     inks = dict(zip(groups, list(COLOURS.values()) * len(groups), strict=False))
 

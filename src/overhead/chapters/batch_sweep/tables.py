@@ -204,4 +204,4 @@ def floors_table(records: Sequence[Record]) -> Html:
         for row in frame.itertuples()
     ]
     caption = "The step's matrix products alone, streaming the epoch; the best of the fresh processes, 95 % interval"
-    return Html(tables.as_html(pd.DataFrame(rows), caption))
+    return Html(tables.as_html(pd.DataFrame(rows), caption, "the matrix products alone"))

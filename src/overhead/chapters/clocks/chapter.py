@@ -31,6 +31,7 @@ SIZES = {
     "workshop": Sizes(comparisons=200, fresh=2 * selfcheck.PROCESSES, trials=3, trial_s=3.0, loads=2),
     "full": Sizes(),
 }
+Shown = figures.Figure | pages.Markdown  # a drawing, or what is missing for it
 FAKE = "overhead.harness.fake_device"
 ASYNCHRONOUS = ["jax-step", "jax-epoch", "cupy"]  # their calls may return before the device is done
 
@@ -82,9 +83,11 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
             f"is taken off an op that is shorter than {timers.NEGLIGIBLE} pairs ({limit_us:.0f} us)."
         )
 
-    def timer_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def timer_figure(self, records: Sequence[Record]) -> Shown:
         """What pairs of readings with nothing between them show, nanoseconds."""
         empty = [s * 1e9 for r in records if r.op == "timer" for p in r.processes("empty") for s in p]
+        if not empty:
+            return pages.missing("readings of the clock with nothing between them", records)
         alt = f"Nanoseconds shown by {len(empty)} start-stop pairs with nothing between: median {np.median(empty):.0f}"
         return clock_figures.histogram(empty, "nanoseconds shown by a pair with nothing between", alt)
 
@@ -109,13 +112,15 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
                 text += f" With {each} for each arm it was {selfcheck.different(fresh)} of {len(fresh)}."
         return pages.Markdown(text)
 
-    def itself_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def itself_figure(self, records: Sequence[Record]) -> Shown:
         """The ratios of a loop with itself, in one process and in fresh ones, with intervals."""
         groups = {
             "one process": selfcheck.comparisons(records),
             "fresh processes:\none each": selfcheck.fresh_comparisons(records, 1),
             f"{selfcheck.PROCESSES} each": selfcheck.fresh_comparisons(records, selfcheck.PROCESSES),
         }
+        if not any(groups.values()):
+            return pages.missing("a loop beside itself", records)
         alt = "Ratios of a loop with itself: " + "; ".join(
             f"{' '.join(name.split())}: {selfcheck.different(found)} of {len(found)} called different"
             for name, found in groups.items()
@@ -142,9 +147,11 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
             f"{max(r.n for r in ratios)} pairs a trial)."
         )
 
-    def slowdown_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def slowdown_figure(self, records: Sequence[Record]) -> Shown:
         """Slowdowns found against slowdowns injected, percent."""
         found = {p: selfcheck.trials(records, f"injection-{p}") for p in SHARES}
+        if not any(found.values()):
+            return pages.missing("a slowdown of known size", records)
         alt = "Slowdown injected and found: " + "; ".join(
             f"{p} %: " + ", ".join(f"{100 * (r.median - 1):.1f}" for r in trials) for p, trials in found.items()
         )
@@ -163,11 +170,13 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
                     row[clock] = stats.median_interval([[1e3 * s for s in p] for p in record.processes(clock)])
                 row["runs_s"] = [record.timing.first_s, *record.processes("wall")[0]]
             rows.append(row)
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows, columns=["name", "status", "reason", "first_s", *CLOCKS, "runs_s"])
 
     def waiting(self, records: Sequence[Record]) -> pages.Markdown:
         """What a clock that is stopped too early shows, to remember."""
         frame = self.devices_frame(records)
+        if frame.empty:
+            return _missing(records)
         timed = frame[frame["status"] == "ok"]
         caught = frame[frame["name"].str.startswith("pretended device that")]
         lines = [
@@ -183,9 +192,11 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
             + "\n".join(lines)
         )
 
-    def waiting_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def waiting_figure(self, records: Sequence[Record]) -> Shown:
         """Dispatch against wall time of the same runs, milliseconds."""
         timed = self.devices_frame(records).query("status == 'ok'")
+        if timed.empty:
+            return pages.missing("when a call returns and when the device is done", records)
         values = {label: [i.median for i in timed[clock]] for clock, label in CLOCKS.items()}
         spans = {
             label: np.array([[i.median - i.low for i in timed[clock]], [i.high - i.median for i in timed[clock]]])
@@ -226,9 +237,11 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
             f"{tables.interval(empty)} us: that is the looking."
         )
 
-    def looking_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def looking_figure(self, records: Sequence[Record]) -> Shown:
         """The step timed op by op, the same calls, and empty readings, microseconds."""
         found = self.looking_frame(records)
+        if not found:
+            return pages.missing("a step timed op by op", records)
         spans = [[i.median - i.low for i in found.values()], [i.high - i.median for i in found.values()]]
         alt = "Microseconds a step: " + "; ".join(f"{name} {tables.number(i.median)}" for name, i in found.items())
         values = {"numpy (cpu)": [i.median for i in found.values()]}
@@ -249,7 +262,7 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
             f"{_listed(apart)} where one ran after the other."
         )
 
-    def beside_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def beside_figure(self, records: Sequence[Record]) -> Shown:
         """Samples of both arms in order beside a load, interleaved and one after the other, milliseconds."""
         _, together, apart = selfcheck.load_ratios(records)
         panels = {}
@@ -260,6 +273,8 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
             a, b = selfcheck.arms(records, op)
             if ratios:
                 panels[f"{title}:\n{tables.interval(ratios[0])} times"] = (a[0], b[0], turns)
+        if not panels:
+            return pages.missing("two arms beside a load", records)
         alt = f"Samples of two arms beside a load. {'; '.join(' '.join(panel.split()) for panel in panels)}"
         return clock_figures.schedules(panels, alt)
 
@@ -269,6 +284,8 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
         """How the first run differs from later ones, to remember."""
         frame = self.devices_frame(records).query("status == 'ok'")
         frame = frame[~frame["name"].str.startswith("pretended")]
+        if frame.empty:
+            return _missing(records)
         lines = []
         for row in frame.itertuples():
             steady = stats.drift(row.runs_s[1:])
@@ -282,10 +299,12 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
             "kept apart.\n\n" + "\n".join(lines)
         )
 
-    def cold_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def cold_figure(self, records: Sequence[Record]) -> Shown:
         """The first run and later ones in order, milliseconds."""
         frame = self.devices_frame(records).query("status == 'ok'")
         frame = frame[~frame["name"].str.startswith("pretended")]
+        if frame.empty:
+            return pages.missing("the first run of a loop beside later ones", records)
         series = {row.name: [1e3 * s for s in row.runs_s] for row in frame.itertuples()}
         alt = "Milliseconds of the first run and the median later one: " + "; ".join(
             f"{row.name} {tables.number(1e3 * row.first_s)}, {tables.number(row.wall.median)}"
@@ -307,7 +326,8 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
         # The share differs from record to record: of each kind of disturbance, the last that sorts.
         marks = {re.sub(r"\d+", "", mark): mark for mark in sorted(mark for r in records for mark in r.disturbed)}
         note = f" Disturbed: {'; '.join(marks.values())}." if marks else ""
-        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings) + "." + note))
+        caption = pages.caption(records, self.settings) + "." + note
+        return pages.Html(tables.as_html(pd.DataFrame(rows), caption, "comparisons whose answer is known"))
 
 
 CLOCKS = {"dispatch": "the call returned", "wall": "the device was done"}

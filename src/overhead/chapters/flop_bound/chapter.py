@@ -82,6 +82,13 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
         """What this host was seen to reach, a row a device and number of threads."""
         return calibration.ceilings([r for r in records if calibration.is_part(r)])
 
+    def ceiling(self, records: Sequence[Record], device: str) -> dict[str, Any] | None:
+        """The ceilings of a device with the most threads; None where they were not measured."""
+        try:
+            return calibration.ceiling(self.ceilings(records), device)
+        except calibration.NoCalibration:
+            return None
+
     # --- the bound -------------------------------------------------------------------------------------------
 
     def bound_sentence(self, records: Sequence[Record]) -> pages.Markdown:
@@ -90,33 +97,42 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
         step, forward = bounds.step_flops(self.workload), bounds.forward_flops(self.workload)
         article = bounds.bound(first.flops, first.bytes, ARTICLE_PEAK_FLOPS_PER_S).bound_us
         assert article is not None
-        ours = calibration.ceiling(self.ceilings(records), "cpu")
+        ours = self.ceiling(records, "cpu")
         model = peaks.device(self.device_model)
         on_model = bounds.bound(step, bounds.step_bytes(self.workload), model.flops_per_s, model.bandwidth_bytes_per_s)
-        here = bounds.bound(step, bounds.step_bytes(self.workload), ours["flops_per_s"], ours["bandwidth_bytes_per_s"])
         products, epoch = len(bounds.gemms(self.workload)), bounds.epoch_flops(self.workload)
-        reached = f"{ours['flops_per_s'] / 1e9:,.0f} GFLOP/s, {ours['bandwidth_bytes_per_s'] / 1e9:,.1f} GB/s"
-        products, epoch = len(bounds.gemms(self.workload)), bounds.epoch_flops(self.workload)
-        reached = f"{ours['flops_per_s'] / 1e9:,.0f} GFLOP/s, {ours['bandwidth_bytes_per_s'] / 1e9:,.1f} GB/s"
+        here = "; what this host's CPU can reach was not measured here"
+        if ours:
+            least = bounds.bound(
+                step, bounds.step_bytes(self.workload), ours["flops_per_s"], ours["bandwidth_bytes_per_s"]
+            )
+            here = (
+                f", and at least {tables.number(least.bound_us or math.nan)} us on this host's CPU by what it was seen "
+                f"to reach ({ours['flops_per_s'] / 1e9:,.0f} GFLOP/s, "
+                f"{ours['bandwidth_bytes_per_s'] / 1e9:,.1f} GB/s)"
+            )
         return pages.Markdown(
             f"The first product at batch size 32 takes {first.flops:,} FLOP; at the article's assumed peak of "
             f"{ARTICLE_PEAK_FLOPS_PER_S / 1e12:.1f} TFLOPS that is at least {tables.number(article, 2)} us. It is one "
             f"of {products} products: a step at batch size {self.batch_size} takes {step:,} FLOP ({forward:,} "
             f"forward), an epoch {epoch / 1e9:.2f} GFLOP. With bytes counted beside FLOPs a step takes at least "
-            f"{tables.number(on_model.bound_us or math.nan)} us on a {model.name} by its data sheet, and at least "
-            f"{tables.number(here.bound_us or math.nan)} us on this host's CPU by what it was seen to reach "
-            f"({reached}). A bound says neither how long a kernel runs nor how much of a device it uses."
+            f"{tables.number(on_model.bound_us or math.nan)} us on a {model.name} by its data sheet{here}. A bound "
+            "says neither how long a kernel runs nor how much of a device it uses."
         )
 
     def bounds_table(self, records: Sequence[Record]) -> pages.Html:
         """A row an op, then the step: FLOPs, bytes, intensity and the least time by data sheet and by measurement."""
         model = peaks.device(self.device_model)
-        ours = calibration.ceiling(self.ceilings(records), "cpu")
+        ours = self.ceiling(records, "cpu")
         step = bounds.Work("the products", "step", bounds.step_flops(self.workload), bounds.step_bytes(self.workload))
         rows = []
         for work in [*bounds.ops(self.workload), step]:
             published = bounds.bound(work.flops, work.bytes, model.flops_per_s, model.bandwidth_bytes_per_s)
-            here = bounds.bound(work.flops, work.bytes, ours["flops_per_s"], ours["bandwidth_bytes_per_s"])
+            here = (
+                bounds.bound(work.flops, work.bytes, ours["flops_per_s"], ours["bandwidth_bytes_per_s"])
+                if ours
+                else None
+            )
             rows.append(
                 {
                     "op": work.name,
@@ -125,15 +141,15 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
                     "bytes": f"{work.bytes:,}",
                     "FLOP per byte": tables.number(work.intensity_flops_per_byte),
                     f"{model.name}, us": tables.number(published.bound_us or math.nan),
-                    "set by": "arithmetic" if published.flops_bound_us == published.bound_us else "memory",
-                    "this CPU, us": tables.number(here.bound_us or math.nan),
-                    "set by ": "arithmetic" if here.flops_bound_us == here.bound_us else "memory",
+                    "set by": _limit(published),
+                    "this CPU, us": tables.number((here.bound_us if here else None) or math.nan),
+                    "set by ": _limit(here) if here else tables.NOT_MEASURED,
                 }
             )
         caption = (
             f"Batch size {self.batch_size}, float32: FLOPs and bytes are counted, not measured; least time = "
-            f"max(FLOP / peak, bytes / bandwidth). Source: {model.source}; this CPU by its ceilings, "
-            f"{ours['threads']} threads"
+            f"max(FLOP / peak, bytes / bandwidth). Source: {model.source}; "
+            + (f"this CPU by its ceilings, {ours['threads']} threads" if ours else "this CPU was not measured here")
         )
         return pages.Html(tables.as_html(pd.DataFrame(rows), caption))
 
@@ -173,7 +189,7 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
                     "blocks": us.n,
                 }
             )  # fmt: skip
-        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records)))
+        return self._shown(pd.DataFrame(rows), records, "rates that this host reaches")
 
     # --- the measured ops under the bound -----------------------------------------------------------------------
 
@@ -190,7 +206,9 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
             launches = probing.select(records, FIXED, "smallest-op" if name == "numpy" else "launch", loop=name)
             if not rows or not launches:
                 continue
-            ceiling = calibration.ceiling(self.ceilings(records), device)
+            ceiling = self.ceiling(records, device)
+            if ceiling is None:
+                continue
             launch_s = probing.interval_us(launches[-1], "each").median * 1e-6
             peak, bandwidth = ceiling["flops_per_s"], ceiling["bandwidth_bytes_per_s"]
             frame = bounds.roofline(pd.DataFrame(rows), self.workload, peak, bandwidth, launch_s)
@@ -230,7 +248,7 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
             }
             for r in frame.itertuples()
         ]
-        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records)))
+        return self._shown(pd.DataFrame(rows), records, "the ops beside their bounds")
 
     # --- the product, crossed -----------------------------------------------------------------------------------
 
@@ -241,13 +259,15 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
         lines += [f"{r.loop} ({r.device}) is missing: {r.reason}." for r in missing]
         return pages.Markdown(" ".join(dict.fromkeys(lines)))
 
-    def crossed_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def crossed_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """Libraries and devices against two ways of waiting."""
+        if not micro.crossed(records):
+            return pages.missing("the article's product", records)
         return micro.crossed_figure(records)
 
     def crossed_table(self, records: Sequence[Record]) -> pages.Html:
         """The same, as numbers."""
-        return self._shown(micro.crossed_table(records), records)
+        return self._shown(micro.crossed_table(records), records, "the article's product")
 
     def kernels_sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """What SIMD and FMA are worth."""
@@ -255,7 +275,7 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def kernels_table(self, records: Sequence[Record]) -> pages.Html:
         """The product with OpenBLAS held to older kernels."""
-        return self._shown(micro.kernels_table(records), records)
+        return self._shown(micro.kernels_table(records), records, "the product with older kernels")
 
     def layouts_sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """What taking the images together saves."""
@@ -263,10 +283,14 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def layouts_table(self, records: Sequence[Record]) -> pages.Html:
         """One image at a time against a batch, and the layout of the weights."""
-        return self._shown(micro.layouts_table(records), records)
+        return self._shown(micro.layouts_table(records), records, "the product in other forms")
 
-    def _shown(self, frame: pd.DataFrame, records: Sequence[Record]) -> pages.Html:
-        return pages.Html(tables.as_html(frame, self._caption(records)))
+    def _shown(self, frame: pd.DataFrame, records: Sequence[Record], of: str) -> pages.Html:
+        return pages.Html(tables.as_html(frame, self._caption(records), of))
 
     def _caption(self, records: Sequence[Record]) -> str:
         return "Probes at batch size 32. " + pages.caption(records, self.settings)
+
+
+def _limit(bound: bounds.Bound) -> str:
+    return "arithmetic" if bound.flops_bound_us == bound.bound_us else "memory"

@@ -173,7 +173,7 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
                             "payback_epochs": payback(below, record),
                         }
                 rows.append(row)
-        return pd.DataFrame(rows, dtype=object)  # pandas would make nan of the None of a text
+        return pd.DataFrame(rows, columns=FRAME_COLUMNS, dtype=object)  # pandas would make nan of the None of a text
 
     def sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """What this host's records say, in words."""
@@ -201,10 +201,12 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
             )
         return pages.Markdown(text)
 
-    def figure(self, records: Sequence[Record]) -> figures.Figure:
+    def figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """Seconds per epoch of every rung, in order, with the floor."""
         frame = self.frame(records)
         timed = frame[frame["epoch"].notna()]
+        if timed.empty:
+            return pages.missing("the rungs", records)
         floors = {
             device: found[1].median
             for device in timed["device"].unique()
@@ -241,7 +243,7 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
                     "note": "" if row.verdict in (None, "faster") else f"does not help: {row.verdict}",
                 }
             )
-        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings)))
+        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings), "the rungs"))
 
     def census_table(self, records: Sequence[Record]) -> pages.Html:
         """Counts a step that carry no noise: calls, page faults, compilations, what XLA made of the step."""
@@ -254,9 +256,13 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
             row |= {label: count_text(counts.get(key)) for key, label in COUNTS.items()}
             rows.append(row | {"note": counts.get("reason", "")})
         caption = f"Whole numbers of one step at batch size {self.batch_size}, counted after the timing"
-        return pages.Html(tables.as_html(pd.DataFrame(rows), caption))
+        return pages.Html(tables.as_html(pd.DataFrame(rows), caption, "counts of a step"))
 
 
+FRAME_COLUMNS = [
+    "loop", "variant", "device", "below", "removes", "status", "reason", "epoch", "gain", "verdict", "payback_epochs",
+    "times_floor", "first_s",
+]  # fmt: skip
 COLUMNS = (
     "seconds per epoch",
     "n",

@@ -26,6 +26,7 @@ from overhead.measure.contestant import Contestant
 from overhead.measure.session import Preset, Session
 from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
 from overhead.records.record import Record
+from overhead.showing import figures
 from overhead.sweep import Outcome, Sweep, passing
 from overhead.sweep.plan import rates_of
 from overhead.sweep.scaling import time_models
@@ -188,9 +189,12 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
         """The host and the parameters of this page."""
         return pages.host_card(self)
 
-    def curves_figure(self, records: Sequence[Record]) -> Any:
+    def curves_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """Loss against epoch, and accuracy against rate."""
-        return rate_figures.curves(rate_tables.of_part(records, "curves"))
+        part = rate_tables.of_part(records, "curves")
+        if not any(r.status in ("ok", "diverged") for r in part):
+            return pages.missing("the curves", part)
+        return rate_figures.curves(part)
 
     def curves_table(self, records: Sequence[Record]) -> pages.Html:
         """Every rate with the same first parameters and with its own, side by side."""
@@ -200,9 +204,12 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
         """Which rate learnt most, which diverged, and what own first parameters change."""
         return pages.Markdown(rate_tables.curves_sentence(rate_tables.of_part(records, "curves")))
 
-    def models_figure(self, records: Sequence[Record]) -> Any:
+    def models_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """Microseconds a model and step against the number of models."""
-        return rate_figures.models(self.models_frame(records))
+        part = rate_tables.of_part(records, "models")
+        if not any(r.status == "ok" for r in part):
+            return pages.missing("several models together", part)
+        return rate_figures.models(rate_tables.models_frame(part))
 
     def models_frame(self, records: Sequence[Record]) -> pd.DataFrame:
         """One row an engine, device and number of models."""

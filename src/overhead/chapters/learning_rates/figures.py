@@ -63,7 +63,8 @@ def curves(records: Sequence[Record]) -> Figure:
         right.set(xscale="log", xlabel="learning rate", ylabel="validation accuracy, %", title="After the last epoch")
         plain_ticks(right.xaxis)
         right.margins(y=0.12)
-        right.legend(fontsize=9, loc="lower center", bbox_to_anchor=(0.55, 0.06))
+        if right.get_legend_handles_labels()[0]:
+            right.legend(fontsize=9, loc="lower center", bbox_to_anchor=(0.55, 0.06))
 
     told = "; ".join(
         f"rate {member(r)['rate']:g}: "

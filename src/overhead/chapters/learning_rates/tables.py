@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from overhead.chapters import pages
 from overhead.loops import FLOORS, MANY
 from overhead.records import pairs, stats
 from overhead.records.record import Record
@@ -101,7 +102,7 @@ def models(frame: pd.DataFrame, caption: str) -> str:
                 "note": "" if timed else f"{row.status}: {row.reason}",
             }
         )
-    return tables.as_html(pd.DataFrame(rows), caption)
+    return tables.as_html(pd.DataFrame(rows), caption, "several models together")
 
 
 def _times(row: Any) -> str:
@@ -154,7 +155,9 @@ def all_rates(records: Sequence[Record], caption: str) -> str:
             }
         )  # fmt: skip
     images = (records[0].workload or {}).get("images_seen", 0) if records else 0
-    return tables.as_html(pd.DataFrame(rows), f"One epoch of {images:,} images for each model. {caption}")
+    return tables.as_html(
+        pd.DataFrame(rows), f"One epoch of {images:,} images for each model. {caption}", "all the rates together"
+    )
 
 
 def advice(records: Sequence[Record]) -> str:
@@ -218,6 +221,8 @@ def _listed(what: str, cases: Sequence[tuple[int, Interval]]) -> str:
 
 def curves(records: Sequence[Record]) -> str:
     """A row a rate: from the same first parameters, and from its own."""
+    if not records:
+        return tables.as_html(pd.DataFrame(), of="the curves")
     rows = []
     for rate in dict.fromkeys(member(record)["rate"] for record in records):
         row = {"rate": f"{rate:g}"}
@@ -258,6 +263,8 @@ def curves_sentence(records: Sequence[Record]) -> str:
     """The best rate of those that did not diverge, what diverged, and what own first parameters change."""
     same = [r for r in records if not member(r)["own_weights"]]
     finite = [r for r in same if r.status == "ok" and r.val_accuracy]
+    if not any(r.status in ("ok", "diverged") for r in same):
+        return pages.missing("the curves", records).text
     if not finite:
         return "Every rate diverged, so none is best."
     best = max(finite, key=lambda r: r.val_accuracy[-1])  # type: ignore[index]
@@ -314,7 +321,7 @@ def command(records: Sequence[Record], epochs: int) -> str:
         f"All the rates, epochs {epochs}, one run each; start, imports, compiling and training are sums over processes "
         "that overlap; memory is of all processes that ran at once, this page's own kernel included"
     )
-    return tables.as_html(pd.DataFrame(rows), caption)
+    return tables.as_html(pd.DataFrame(rows), caption, "the whole sweep from start to last result")
 
 
 def passed(records: Sequence[Record]) -> str:
@@ -338,9 +345,8 @@ def passed(records: Sequence[Record]) -> str:
                 "worker's peak memory, MiB": number(cost["peak_rss_bytes"] / 2**20),
             }
         )
-    return tables.as_html(
-        pd.DataFrame(rows), "All 60,000 images and labels, from the request until the worker holds them; one run each"
-    )
+    caption = "All 60,000 images and labels, from the request until the worker holds them; one run each"
+    return tables.as_html(pd.DataFrame(rows), caption, "ways to pass the images")
 
 
 def shapes(records: Sequence[Record]) -> str:
@@ -358,4 +364,5 @@ def shapes(records: Sequence[Record]) -> str:
             }
         )
     epochs = (records[0].workload or {}).get("epochs") if records else None
-    return tables.as_html(pd.DataFrame(rows), f"One process an architecture (jax-pool), epochs: {epochs}, one run each")
+    caption = f"One process an architecture (jax-pool), epochs: {epochs}, one run each"
+    return tables.as_html(pd.DataFrame(rows), caption, "other architectures")

@@ -25,6 +25,11 @@ from overhead.showing import figures, tables
 
 BACKENDS = ["numpy", "tf-eager", "jax-op-by-op", "cupy"]
 STEPS_A_TURN = 50
+A_STEP = "a step op by op"
+FRAME_COLUMNS = ["loop", "device", "backend", "op", "group", "median_us", "low_us", "high_us", "mean_us", "n"]
+STEPS_COLUMNS = [
+    "backend", "loop_name", "device", "sum", "unread", "loop", "reading", "difference", "ratio", "closure", "own",
+]  # fmt: skip
 WAYS = {"sum": "sum of timed ops", "unread": "same calls, one wait", "loop": "the loop's own step"}
 
 
@@ -87,7 +92,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
                         "n": interval.n,
                     }
                 )
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows, columns=FRAME_COLUMNS)
 
     def steps_frame(self, records: Sequence[Record]) -> pd.DataFrame:
         """One row a backend: the step timed three ways, and what the timing costs, microseconds a step.
@@ -122,7 +127,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
                     "own": stats.paired_ratio([turns["loop"].tolist()], [turns["unread"].tolist()]),
                 }
             )
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows, columns=STEPS_COLUMNS)
 
     def sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """What this host's records say, in words."""
@@ -141,6 +146,8 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
         for record in records:
             if record.status != "ok":
                 lines.append(f"- **{_backend(record)}** is missing: {record.reason}.")
+        if not lines:
+            return pages.missing(A_STEP, records)
         return pages.Markdown("\n".join(lines))
 
     def confounding(self, records: Sequence[Record]) -> pages.Markdown:
@@ -174,13 +181,15 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
             )
         return pages.Markdown("\n".join(lines))
 
-    def figure(self, records: Sequence[Record]) -> figures.Figure:
+    def figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """The thirteen ops side by side, a bar a backend, logarithmic microseconds."""
         frame = self.frame(records)
+        if frame.empty:
+            return pages.missing(A_STEP, records)
         backends = list(dict.fromkeys(frame["backend"]))
         values, spans = {}, {}
         for backend in backends:
-            rows = frame[frame["backend"] == backend].set_index("op").loc[list(STEP_OPS)]
+            rows = frame[frame["backend"] == backend].set_index("op").reindex(list(STEP_OPS))
             values[backend] = rows["median_us"].tolist()
             spans[backend] = [rows["median_us"] - rows["low_us"], rows["high_us"] - rows["median_us"]]
         alt = f"Microseconds of each op at batch size {self.batch_size}: " + "; ".join(
@@ -189,9 +198,11 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
         unit = f"microseconds per op (median, 95 % interval; batch size {self.batch_size})"
         return figures.bars(list(STEP_OPS), values, unit, alt, spans)
 
-    def steps_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def steps_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """The step timed three ways, a row a backend: the gap between the markers is the cost of measuring."""
         frame = self.steps_frame(records)
+        if frame.empty:
+            return pages.missing(f"{A_STEP} and as a whole", records)
         names = frame["backend"].tolist()
         values = {WAYS[way]: [i.median for i in frame[way]] for way in WAYS}
         spans = {
@@ -210,24 +221,25 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
         """A row an op, a column a backend: median with interval and mean, microseconds."""
         frame = self.frame(records)
         rows: list[dict[str, str]] = []
-        for op, group in STEP_OPS.items():
+        for op, group in STEP_OPS.items() if len(frame) else ():
             row = {"op": op, "group": group}
             for found in frame[frame["op"] == op].itertuples():
                 row[f"{found.backend}: median, us"] = tables.with_interval(found.median_us, found.low_us, found.high_us)
                 row[f"{found.backend}: mean, us"] = tables.number(found.mean_us)
             rows.append(row)
-        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records)))
+        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records), A_STEP))
 
     def groups_table(self, records: Sequence[Record]) -> pages.Html:
         """Forward, loss, backward and update: the ops of each group added up step by step, microseconds."""
         rows = []
-        for group in dict.fromkeys(STEP_OPS.values()):
+        backends = _by_backend(records)
+        for group in dict.fromkeys(STEP_OPS.values()) if backends else ():
             row: dict[str, Any] = {"group": group}
-            for backend, of_backend in _by_backend(records).items():
+            for backend, of_backend in backends.items():
                 chosen = [r for r in of_backend if STEP_OPS.get(r.op or "") == group]
                 row[f"{backend}, us a step"] = _us(_interval(_added(chosen)["us"])) if chosen else tables.NOT_MEASURED
             rows.append(row)
-        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records)))
+        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records), A_STEP))
 
     def steps_table(self, records: Sequence[Record]) -> pages.Html:
         """The step timed three ways, the cost of measuring, and whether the ops' sum closes, microseconds a step."""
@@ -246,7 +258,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
                     "turns": f"{row.difference.n}",
                 }
             )
-        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records)))
+        return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records), A_STEP))
 
     def _caption(self, records: Sequence[Record]) -> str:
         timed = next((r for r in records if r.status == "ok" and r.op in STEP_OPS), None)

@@ -89,7 +89,7 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
                 f" [{record.loop}](loop-{record.loop}): {wall}, {counted or 'nothing that it counts'}. "
                 + " ".join(f"Note: {_letters(note)}." for note in (*record.notes, *summary.warnings))
             )
-        return pages.Markdown("\n".join(lines))
+        return pages.Markdown("\n".join(lines)) if lines else pages.missing("a profile", records)
 
     def timeline(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """A few steps of this host's own run, to scale."""
@@ -124,7 +124,7 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
         caption = (
             "One profiled epoch, the largest totals first. Calls overlap each other and the work: totals are no shares"
         )
-        return pages.Html(tables.as_html(pd.DataFrame(rows), caption))
+        return pages.Html(tables.as_html(pd.DataFrame(rows), caption, "a profile of this host"))
 
     def example_times(self) -> pages.Html:
         """Call, queue and kernel side by side in the recorded example."""

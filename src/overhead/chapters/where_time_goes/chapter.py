@@ -34,6 +34,9 @@ LONGEST_SPIN_NS = 50_000  # or what makes an epoch longer by half, where a loop 
 SPIN_STEPS = {"ops": 60, "model:train_function": 150}  # of a sample; an epoch for the others
 
 
+A_BUDGET, SPUN = "a step as a sum of parts", "a loop with waits at its dispatches"  # what may be missing
+
+
 class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
     """A step's time from parts that were each measured, and dispatch measured by a wait at every dispatch."""
 
@@ -129,7 +132,8 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
                     "blocks": each["n"],
                 }
             )
-        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings)))
+        caption = pages.caption(records, self.settings)
+        return pages.Html(tables.as_html(pd.DataFrame(rows), caption, "the smallest pieces of a step"))
 
     def frame_sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """What Keras adds to the same mathematics, and how many steps' dispatch fits into one of its steps."""
@@ -158,13 +162,15 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
         ]
         return pages.Markdown("\n".join(dict.fromkeys(lines)) or "No loop could be timed on this host.")
 
-    def budget_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def budget_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """A bar a loop, its terms end to end, and a marker where the measured step ends."""
-        return budget.figure(self.budgets(records), self.batch_size)
+        found = self.budgets(records)
+        return budget.figure(found, self.batch_size) if found else pages.missing(A_BUDGET, records)
 
     def budget_table(self, records: Sequence[Record]) -> pages.Html:
         """A row a term, then sum, step and residual; a column a loop: microseconds a step and the share of the step."""
-        return pages.Html(tables.as_html(budget.table(self.budgets(records)), pages.caption(records, self.settings)))
+        found, caption = self.budgets(records), pages.caption(records, self.settings)
+        return pages.Html(tables.as_html(budget.table(found) if found else pd.DataFrame(), caption, A_BUDGET))
 
     def terms(self) -> pages.Markdown:
         """How each term is measured."""
@@ -279,11 +285,12 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
                     "rounds": s.n,
                 }
             )
-        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings)))
+        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings), SPUN))
 
-    def spin_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def spin_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """Milliseconds that an epoch gains against the wait at each dispatch, a panel a loop; expected: dashed."""
-        return budget.spin_figure(self.spin_frame(records))
+        frame = self.spin_frame(records)
+        return pages.missing(SPUN, records) if frame.empty else budget.spin_figure(frame)
 
 
 def _per_step(record: Record, what: str) -> np.ndarray:
