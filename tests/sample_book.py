@@ -40,7 +40,7 @@ def record(loop: str, seconds: float, size: int = 32, device: str = "cpu", **mor
     wall = Samples(clock="wall", steps=workload.steps, process=0, round=list(range(11)), seconds=values)
     fields: dict[str, Any] = {
         "host": CPU_HOST, "notebook": SWEEP, "status": "ok", "loop": loop, "device": device, "threads": 4,
-        "workload": {**workload.model_dump(mode="json"), "steps": workload.steps, "images_seen": workload.images_seen},
+        "workload": workload,
         "timing": Timing(first_s=2 * seconds, stopped="target", samples=[wall]), "val_accuracy": [0.93],
         "versions": {"numpy": "2.0.0"}, "started": "2026-01-01T00:00:00Z", "commit": "0123456789abcdef", "dirty": False,
         "code_sha256": "f" * 64,

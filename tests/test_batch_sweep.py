@@ -41,7 +41,7 @@ def record(
     wall = Samples(clock="wall", steps=workload.steps, process=0, round=list(range(ROUNDS)), seconds=values)
     fields: dict[str, Any] = {
         "host": "made-up", "notebook": "05-batch-sweep", "status": "ok", "loop": loop, "device": device, "threads": 2,
-        "workload": {**workload.model_dump(mode="json"), "steps": workload.steps, "images_seen": workload.images_seen},
+        "workload": workload,
         "timing": Timing(first_s=2 * seconds, stopped="target", samples=[wall]), "val_accuracy": [0.93],
         "versions": {"numpy": "2"}, "settings": {"jit_compile": "off"} if loop.startswith("keras") else {},
     }  # fmt: skip
@@ -175,14 +175,14 @@ def test_each_case_is_measured_once_and_switched_ones_are_no_rows_of_the_sweep(m
     found, asked = measured(monkeypatch, chapter)
 
     assert len({(case.contestant, case.workload) for case in asked}) == len(asked) == len(found)
-    rows = {(r.loop, (r.workload or {})["batch_size"]) for r in chapter.rows(found)}
+    rows = {(r.loop, r.trained.batch_size) for r in chapter.rows(found)}
     for loop in chapter.loop_names():
         for size in chapter.sizes() if "cpu" in LOOPS[loop].devices else ():
             brief = {"numpy-per-image": (512, 4096), "keras-fit-validated": (512,)} if preset == "quick" else {}
             assert ((loop, size) in rows) == (size not in brief.get(loop, ()))
     for r in anomalies.of(found):
         assert r.loop in anomalies.COUNTED or preset != "quick"
-        assert (r.workload or {})["batch_size"] in (chapter.sizes()[0], chapter.sizes()[-1])
+        assert r.trained.batch_size in (chapter.sizes()[0], chapter.sizes()[-1])
     assert not {c.contestant.loop for c in asked if c.workload.remainder == "keep"} & {"floor-numpy", "numpy-per-image"}
 
 
@@ -279,7 +279,7 @@ def test_protocol_times_controlled_is_the_whole_gap():
 def test_the_protocol_alone_is_the_validated_fit_over_the_plain_one():
     gap = article.GAPS[0]
     _, _, protocol = article.gap_intervals(CPU_HOST, gap, "drop")
-    by = {(r.loop, (r.workload or {})["batch_size"]): r for r in BatchSweep().rows(CPU_HOST)}
+    by = {(r.loop, r.trained.batch_size): r for r in BatchSweep().rows(CPU_HOST)}
     expected = by["keras-fit-validated", 32].epochs()[0][3] / by["keras-fit", 32].epochs()[0][3]
 
     assert protocol is not None
@@ -293,8 +293,8 @@ def test_the_articles_protocol_keeps_keras_last_batch_and_drops_numpys():
 
     assert keras is not None
     assert plain is not None
-    assert (keras.workload or {})["steps"] == 12
-    assert (plain.workload or {})["steps"] == 11
+    assert keras.trained.steps == 12
+    assert plain.trained.steps == 11
     # where no batch is partial, either policy is both
     assert article.as_timed(CPU_HOST, side._replace(batch_size=32)) is not None
 
@@ -330,7 +330,7 @@ def test_numpy_is_slower_at_the_largest_batch_and_a_kept_heap_mends_it():
 
 
 def test_a_host_without_the_anomaly_says_so():
-    fine = [r for r in CPU_HOST if r.op or (r.loop, (r.workload or {})["batch_size"]) != ("numpy", 4096)]
+    fine = [r for r in CPU_HOST if r.op or (r.loop, r.trained.batch_size) != ("numpy", 4096)]
 
     text = shown("anomalies_sentence", [*fine, record("numpy", 0.06, 4096)])
 
@@ -396,7 +396,7 @@ def test_a_small_sweep_measures_switches_and_counts(monkeypatch, tmp_path):
     assert {r.loop for r in anomalies.of(found)} == {"numpy", "numpy-preallocated"}
     kept = next(r for r in anomalies.of(found) if r.loop == "numpy")
     assert dict(anomalies.KEEP_MEMORY).items() <= kept.env.items()
-    accuracies = {r.val_accuracy[-1] for r in found if r.val_accuracy and (r.workload or {})["steps"] == 2}
+    accuracies = {r.val_accuracy[-1] for r in found if r.val_accuracy and r.trained.steps == 2}
     assert max(accuracies) - min(accuracies) < 0.003
     if anomalies.page_faults(1) is not None:  # Linux
         faults = {r.loop: r.page_faults for r in anomalies.of(found)}

@@ -110,7 +110,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Record], Path]
 @pytest.mark.slow
 def test_rows_of_both_devices_stand_on_the_page_of_a_gpu_host(built):
     found, html = built
-    by_case = {(r.loop, (r.workload or {})["batch_size"]): r for r in found}
+    by_case = {(r.loop, r.trained.batch_size): r for r in found}
     ours = by_case["fake_gpu:FakeGpu", 32]
     assert (ours.status, ours.device, ours.device_name) == ("ok", "gpu", NAME)
     assert min(ours.epochs()[0]) >= 20 * fake_gpu.STEP_S

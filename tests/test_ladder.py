@@ -48,7 +48,7 @@ def record(loop: str, seconds: float, device: str = "cpu", **more: Any) -> Recor
     fields: dict[str, Any] = {
         "host": "made-up", "notebook": "06-overhead-ladder", "status": "ok", "loop": loop, "device": device,
         "threads": 2,
-        "workload": {**workload.model_dump(mode="json"), "steps": workload.steps, "images_seen": workload.images_seen},
+        "workload": workload,
         "timing": Timing(first_s=seconds + 2, stopped="target", samples=[wall]), "versions": {"numpy": "2"},
         "census": {"python_calls": 8.0, "page_faults": 0.25},
     }  # fmt: skip

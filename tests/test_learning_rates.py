@@ -31,7 +31,7 @@ def timed(loop: str, models: int, beside: int, us: float, device: str = "cpu") -
     samples = {"clock": "wall", "steps": workload.steps, "process": 0, "round": list(range(9)), "seconds": seconds}
     return record(
         "models", loop, device=device, models=models, beside=beside,
-        workload={**workload.model_dump(mode="json"), "steps": workload.steps, "images_seen": workload.images_seen},
+        workload=workload,
         timing={"first_s": 1.5, "stopped": "target", "samples": [samples]},
     )  # fmt: skip
 
@@ -43,7 +43,7 @@ def curve(rate: float, own: bool, share: float | None) -> Record:
         "loss": [None, None] if bad else [1.0, 0.5], "val_accuracy": [None, None] if bad else [0.5, share],
     }  # fmt: skip
     return record(
-        "curves", "stacked", member=member, workload={"epochs": 2, "batch_size": 32},
+        "curves", "stacked", member=member, workload=Workload(epochs=2),
         val_accuracy=None if bad else [0.5, share],
         **({"status": "diverged", "reason": "diverged at step 7"} if bad else {}),
     )  # fmt: skip

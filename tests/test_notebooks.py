@@ -64,16 +64,16 @@ def test_the_sweep_without_frameworks_says_why_rows_are_missing(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
 
     kept = records.read(tmp_path / "results" / "local" / "05-batch-sweep.jsonl")  # beside where it was started
-    of_sweep = [r for r in kept if r.op is None and r.member is None and (r.workload or {}).get("remainder") == "drop"]
+    of_sweep = [r for r in kept if r.op is None and r.member is None and r.workload and r.workload.remainder == "drop"]
     rows = {record.loop: record for record in of_sweep}
     assert rows["numpy"].status == "ok"
     assert (rows["keras-fit"].status, rows["keras-fit"].reason) == ("declined", "keras is not installed")
     assert (rows["jax-step"].status, rows["jax-step"].reason) == ("declined", "jax is not installed")
     assert (rows["floor-xla"].status, rows["floor-xla"].reason) == ("declined", "jax is not installed")
     for record in of_sweep:
-        workload: dict[str, Any] = record.workload or {}
-        assert (workload["batch_size"], workload["learning_rate"]) == (4096, 0.05)  # 5e-2 is a text in YAML
-        assert (workload["steps"], workload["images_seen"]) == (11, 45_056)
+        workload = record.trained
+        assert (workload.batch_size, workload.learning_rate) == (4096, 0.05)  # 5e-2 is a text in YAML
+        assert (workload.steps, workload.images_seen) == (11, 45_056)
         assert record.data == "mnist@ba8910" or record.status != "ok"
     assert json.loads((tmp_path / "results" / "local" / "host.json").read_text())["cores_allowed"] >= 1
 

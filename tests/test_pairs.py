@@ -30,7 +30,7 @@ def record(loop: str, times: float, taken: dict[int, list[int]], sets: dict[int,
     ]  # fmt: skip
     return Record(
         host="made-up", notebook="05-batch-sweep", status="ok", loop=loop, device="cpu", timing=Timing(samples=kept),
-        workload={**w.model_dump(mode="json"), "steps": w.steps, "images_seen": w.images_seen},
+        workload=w,
     )  # fmt: skip
 
 

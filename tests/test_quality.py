@@ -34,7 +34,7 @@ def member(part: str, size: int, curve: list[float], device: str = "cpu", **more
     }  # fmt: skip
     return Record(
         loop="sequential", device=device, threads=2, member=about, val_accuracy=curve, versions={"jax": "1"},
-        workload={**workload.model_dump(mode="json"), "steps": workload.steps, "images_seen": workload.images_seen},
+        workload=workload,
         **fields, **PROVENANCE,
     )  # fmt: skip
 
@@ -159,13 +159,13 @@ def test_batch_sizes_are_trained_to_the_target_in_workers(monkeypatch, tmp_path)
     assert [len(records) for records in by_part.values()] == [4, 2, 2, 2]
     assert {r.status for r in by_part[ON_GRID] if r.member["rate"] == 300} == {"diverged"}
     assert all(r.reason.startswith("diverged at step") for r in by_part[ON_GRID] if r.status == "diverged")
-    equal = {(r.workload or {})["batch_size"]: r for r in by_part[UPDATES]}
+    equal = {r.trained.batch_size: r for r in by_part[UPDATES]}
     assert {r.member["updates"] for r in equal.values()} == {93}
-    epochs = {(r.workload or {})["batch_size"]: r for r in by_part[EPOCHS]}
+    epochs = {r.trained.batch_size: r for r in by_part[EPOCHS]}
     assert epochs[4096].member["updates"] == 11
     assert equal[4096].val_accuracy[0] > epochs[4096].val_accuracy[0]  # eight times the updates
     assert equal[512].val_accuracy == epochs[512].val_accuracy  # the same training
-    small = next(r for r in by_part[TIMED] if (r.workload or {})["batch_size"] == 512)
+    small = next(r for r in by_part[TIMED] if r.trained.batch_size == 512)
     assert small.member["reached_epoch"] == len(small.val_accuracy)
     assert small.val_accuracy[-1] >= 0.85
     assert all(s > 0 for s in small.member["train_s"] + small.member["judge_s"])

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from overhead.problem.workload import Workload
 from overhead.records import record as records
 from overhead.records.record import MAX_FILE_BYTES, SCHEMA, Record, RecordError, Samples, Timing
 
@@ -179,6 +180,8 @@ def test_an_old_file_stays_readable():
         was, now = json.loads(line), record_.as_json()
         for samples in now["timing"]["samples"] if now["timing"] else []:
             del samples["process_set"]
+        for name in ("steps", "images_seen") if was["workload"] else ():
+            assert getattr(record_.trained, name) == was["workload"].pop(name)  # which follow from the rest
         assert {**now, "schema": 1} == was
 
     numpy, floor = kept[0], kept[1]
@@ -188,6 +191,14 @@ def test_an_old_file_stays_readable():
     assert numpy.epochs() == numpy.processes()  # a sample is an epoch here
     op = next(r for r in kept if r.op == "z1")
     assert all(1e-9 < value < 1 for value in op.processes("op")[0])  # seconds, from nanoseconds
+
+
+def test_a_workload_is_read_as_one_whatever_a_file_says_of_it_besides():
+    kept = Record.model_validate({**record().as_json(), "workload": {"batch_size": 512, "steps": 7, "unknown": 1}})
+    assert kept.trained == Workload(batch_size=512)
+    assert kept.steps_per_epoch == 93
+    with pytest.raises(RecordError, match="must have a workload"):
+        _ = record(workload=None).trained
 
 
 def test_a_file_of_this_schema_is_read_and_written_without_a_change():
@@ -212,7 +223,7 @@ def test_a_part_of_an_epoch_is_scaled_to_the_epoch():
         Samples(clock="wall", steps=300, process=0, round=[0, 1], seconds=[3.0, 4.5]),
         Samples(clock="dispatch", steps=8, process=0, round=[0], seconds=[0.1]),
     ]
-    kept = record(workload={"steps": 600}, timing=Timing(samples=samples))
+    kept = record(workload=Workload(images=600 * 32), timing=Timing(samples=samples))
     assert kept.epochs() == [[6.0, 9.0], [12.0]]
     assert kept.processes("dispatch") == [[0.1]]
     assert record().epochs() == record().processes() == []

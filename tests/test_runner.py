@@ -68,7 +68,7 @@ def found(small: list[Workload]) -> dict[tuple[str, int], Record]:
     ]
     kept = run_cases(contestants, small, bench())
     names = [f"{r.loop.rpartition(':')[2]}{'-gpu' if r.device == 'gpu' else ''}" for r in kept]
-    table = {(name, (r.workload or {})["batch_size"]): r for name, r in zip(names, kept, strict=True)}
+    table = {(name, r.trained.batch_size): r for name, r in zip(names, kept, strict=True)}
     assert len(table) == len(contestants) * len(small)  # one record a case, whatever happens to it
     return table
 
@@ -78,8 +78,8 @@ def test_who_learns_what_the_reference_learns_is_timed(found, name):
     for size, steps, seen in ((32, 7, 200), (64, 3, 192)):
         record = found[name, size]
         assert (record.status, record.reason) == ("ok", None)
-        assert (record.workload or {})["steps"] == steps
-        assert (record.workload or {})["images_seen"] == seen
+        assert record.trained.steps == steps
+        assert record.trained.images_seen == seen
         assert record.agreement is not None
         assert record.agreement["error"] < 1e-5
         assert len(record.epochs()) == 1

@@ -55,7 +55,7 @@ def case(loop: str, device: str, step_us: float, twin: bool, exposed: float | No
     return Record(
         host="made-up", notebook="03-where-time-goes", status="ok", loop=loop, device=device, threads=2,
         timing=Timing(samples=samples), versions={"numpy": "2"},
-        workload={**workload.model_dump(mode="json"), "steps": workload.steps},
+        workload=workload,
     )  # fmt: skip
 
 

@@ -85,8 +85,8 @@ def headline_of(host: str, read: Sequence[Record], facts: Facts) -> str:
     timed = [r for r in read if r.status == "ok" and r.op is None and r.loop in LOOPS and r.timing and r.epochs()]
     if len(timed) < 2:
         return _card(host, ["Its batch sweep has not been measured, so it has no headline yet."], machine)
-    size = min((r.workload or {})["batch_size"] for r in timed)
-    timed = [r for r in timed if (r.workload or {})["batch_size"] == size]
+    size = min(r.trained.batch_size for r in timed)
+    timed = [r for r in timed if r.trained.batch_size == size]
     best = {
         device: min((r for r in timed if r.device == device), key=_median)
         for device in dict.fromkeys(r.device for r in timed)
@@ -103,10 +103,10 @@ def headline_of(host: str, read: Sequence[Record], facts: Facts) -> str:
         f"- {_times(tables.ratio(r, fastest))}: {name}{_named(r)}, {_seconds(r)}{_right(r)}"
         for name, r in others.items()
     ]
-    work = fastest.workload or {}
+    work = fastest.trained
     lines += [
         "",
-        f"An epoch is {work['images_seen']:,} images at batch size {size:,}, {work['steps']:,} updates, training only. "
+        f"An epoch is {work.images_seen:,} images at batch size {size:,}, {work.steps:,} updates, training only. "
         f"All rows: {{doc}}`the batch sweep </results/{host}/{SWEEP}>`.{_disturbed([fastest, *others.values()])}",
     ]
     return _card(host, lines, machine)

@@ -75,7 +75,7 @@ def caption(records: Sequence[Record], preset: Preset) -> str:
     parts = [
         "Median [95 % interval]",
         f"n samples in {processes} fresh {plural} a loop ({preset.name} preset)",
-        _counted("batch size", {(r.workload or {}).get("batch_size") for r in timed}),
+        _counted("batch size", {r.workload.batch_size for r in timed if r.workload}),
         _counted("threads", {r.threads for r in timed if r.device == "cpu"}),
         "float32, training only unless a row says otherwise",
         listed,

@@ -121,7 +121,7 @@ class Case:
             device_name=self.facts.get("device_name"),
             threads=self.contestant.threads,
             op=op,
-            workload={**w.model_dump(mode="json"), "steps": w.steps, "images_seen": w.images_seen},
+            workload=w,
             data=self.facts.get("data"),
             timing=Timing(first_s=first_s, stopped=self.stopped, samples=kept) if kept or first_s else None,
             agreement=self.agreement._asdict() if self.agreement else None,

@@ -138,7 +138,7 @@ def _record(
     }
     return Record(
         status="ok", loop=_shown_as(ask), device=ask.contestant.device, threads=ask.contestant.threads,
-        op=probe["name"], workload=workload.model_dump(mode="json"), timing=Timing(samples=samples),
+        op=probe["name"], workload=workload, timing=Timing(samples=samples),
         env=dict(ask.contestant.env), versions=worker.facts["versions"], disturbed=sorted(disturbed),
         **extra, **session.provenance,
     )  # fmt: skip

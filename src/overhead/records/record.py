@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from overhead.machine import timer as timers
 from overhead.problem.files import check_regular
+from overhead.problem.workload import Workload
 from overhead.records import old
 
 SCHEMA = 2
@@ -82,7 +83,7 @@ class Record(BaseModel):
     threads: int | None = None
     op: str | None = None
     member: dict[str, Any] | None = None
-    workload: dict[str, Any] | None = None
+    workload: Workload | None = None  # None: nothing of the kind was trained
     data: str | None = None
     timing: Timing | None = None
     agreement: dict[str, Any] | None = None
@@ -142,10 +143,23 @@ class Record(BaseModel):
                 del fields[name]
         return {"schema": fields.pop("schema_"), **_rounded(fields)}
 
+    @field_validator("workload", mode="before")
+    @classmethod
+    def _no_second_copies(cls, value: Any) -> Any:
+        """Older files repeat in it what follows from the rest (steps, images_seen); what it says of itself is kept."""
+        return {k: v for k, v in value.items() if k in Workload.model_fields} if isinstance(value, dict) else value
+
+    @property
+    def trained(self) -> Workload:
+        """The workload. Raises `RecordError` for a record without one."""
+        if self.workload is None:
+            raise RecordError(f"{self.notebook}: the record of {self.loop} must have a workload, got none")
+        return self.workload
+
     @property
     def steps_per_epoch(self) -> int:
         """Training steps of one epoch of the workload; 1 where there is none."""
-        return (self.workload or {}).get("steps") or 1
+        return self.workload.steps if self.workload else 1
 
     def processes(self, clock: str = "wall") -> list[list[float]]:
         """Samples of `clock` in seconds, one list a process, as they were read; see `without_clock`."""

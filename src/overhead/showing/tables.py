@@ -107,17 +107,17 @@ def epochs_frame(records: Sequence[Record]) -> pd.DataFrame:
 
 def _flat(row: EpochRow) -> dict[str, Any]:
     record = row.record
-    workload = record.workload or {}
+    workload = record.workload
     flat: dict[str, Any] = {
         "loop": record.loop,
         "device": record.device,
         "threads": record.threads,
-        "batch_size": workload.get("batch_size"),
-        "remainder": workload.get("remainder"),
+        "batch_size": workload and workload.batch_size,
+        "remainder": workload and workload.remainder,
         "status": record.status,
         "reason": record.reason,
-        "steps": workload.get("steps"),
-        "images_seen": workload.get("images_seen"),
+        "steps": workload and workload.steps,
+        "images_seen": workload and workload.images_seen,
         "val_accuracy": record.val_accuracy[-1] if record.val_accuracy else math.nan,
         "peak_rss_bytes": record.peak_rss_bytes or math.nan,
         "disturbed": "; ".join(record.disturbed),
@@ -137,7 +137,7 @@ def _flat(row: EpochRow) -> dict[str, Any]:
             "n": row.epoch_s.n,
             "processes": row.processes,
             "first_s": record.timing.first_s,
-            "images_per_s": workload["images_seen"] / row.epoch_s.median,
+            "images_per_s": record.trained.images_seen / row.epoch_s.median,
             "stopped": record.timing.stopped,
             **row.spread._asdict(),
             "drift": "drifts" if row.drifts else "",
@@ -187,7 +187,7 @@ def verdict(ours: Record, other: Record, found: Interval) -> str:
 
 
 def _batch_size(record: Record) -> int | None:
-    return (record.workload or {}).get("batch_size")
+    return record.workload.batch_size if record.workload else None
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -204,7 +204,7 @@ def sentence(rows: Sequence[Record], arms: Sequence[Record]) -> Markdown:
 
 
 def _images(record: Record) -> int:
-    return (record.workload or {})["images_seen"]
+    return record.trained.images_seen
 
 
 def _faults(record: Record) -> str:

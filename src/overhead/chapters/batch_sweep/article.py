@@ -91,10 +91,9 @@ GAPS = (
 def of(records: Sequence[Record], side: Side, remainder: str) -> Record | None:
     """The timed record of a side under a policy for the last batch; any policy where no batch is partial."""
     for r in records:
-        work = r.workload or {}
         if r.op is None and r.member is None and r.status == "ok" and r.timing:
-            if (r.loop, r.device, work["batch_size"]) == side:
-                if work["remainder"] == remainder or work["images"] % side.batch_size == 0:
+            if (r.loop, r.device, r.trained.batch_size) == side:
+                if r.trained.remainder == remainder or not r.trained.last_batch:
                     return r
     return None
 
@@ -183,7 +182,7 @@ def published_table(records: Sequence[Record], caption: str) -> Html:
 def sentence(records: Sequence[Record], remainder: str) -> Markdown:
     """What the protocol alone is worth on this host, at the smallest batch size where it was timed."""
     sides = [
-        Side(r.loop, r.device, (r.workload or {})["batch_size"])
+        Side(r.loop, r.device, r.trained.batch_size)
         for r in records
         if r.loop in AS_TIMED and r.op is None and r.status == "ok"
     ]

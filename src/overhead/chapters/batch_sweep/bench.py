@@ -194,7 +194,7 @@ def ratios(found: Sequence[Record], sizes: Sequence[int]) -> list[dict[str, Any]
     """At each batch size, each timed loop against the next faster one, and every loop against the fastest."""
     out = []
     for size in sizes:
-        at_size = [r for r in found if (r.workload or {})["batch_size"] == size]
+        at_size = [r for r in found if r.trained.batch_size == size]
         timed = [r for r in at_size if r.status == "ok" and r.loop not in FLOORS]
         ordered = sorted(timed, key=_undisturbed)
         pairs = list(pairwise(ordered)) + [(ordered[0], other) for other in ordered[2:]]

@@ -161,7 +161,7 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
     def rows(self, records: Sequence[Record]) -> list[Record]:
         """The records of the sweep itself: loops and floors under this run's remainder policy."""
         alone = [r for r in records if r.op is None and r.member is None]
-        return [r for r in alone if (r.workload or {}).get("remainder", self.remainder) == self.remainder]
+        return [r for r in alone if r.workload is None or r.workload.remainder == self.remainder]
 
     def caption(self, records: Sequence[Record]) -> str:
         """Units, spread, batch sizes, threads and versions of the sweep."""
@@ -340,6 +340,6 @@ def _record(records: Sequence[Record], row: Any) -> Record:
     return next(
         r
         for r in records
-        if (r.loop, r.device, r.threads, (r.workload or {}).get("batch_size"))
+        if (r.loop, r.device, r.threads, r.workload and r.workload.batch_size)
         == (row["loop"], row["device"], row["threads"], row["batch_size"])
     )

@@ -60,7 +60,7 @@ class Training(NamedTuple):
         return Record(
             **{"status": "ok", **fields}, member=member, data=placed["data"], device=placed["device"],
             device_name=placed["device_name"], settings=placed["settings"],
-            workload={**workload.model_dump(mode="json"), "steps": workload.steps, "images_seen": workload.images_seen},
+            workload=workload,
             **self.facts,
         )  # fmt: skip
 

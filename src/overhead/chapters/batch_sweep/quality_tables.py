@@ -45,8 +45,8 @@ def frame(records: Sequence[Record]) -> pd.DataFrame:
     """
     rows = []
     timed = [r for r in parts(records, TIMED) if r.status == "ok"]
-    for device, size in sorted({(r.device, (r.workload or {})["batch_size"]) for r in timed}):
-        runs = [r for r in timed if (r.device, (r.workload or {})["batch_size"]) == (device, size)]
+    for device, size in sorted({(r.device, r.trained.batch_size) for r in timed}):
+        runs = [r for r in timed if (r.device, r.trained.batch_size) == (device, size)]
         members = [r.member or {} for r in runs]
         times, epochs = [reached_s(r) for r in runs], [m["reached_epoch"] or math.inf for m in members]
         low, middle, high = np.quantile(times, [0.1, 0.5, 0.9], method="inverted_cdf")
@@ -56,7 +56,7 @@ def frame(records: Sequence[Record]) -> pd.DataFrame:
                 "reached": sum(map(math.isfinite, times)), "median_s": middle, "p10_s": low, "p90_s": high,
                 "epochs": float(np.quantile(epochs, 0.5, method="inverted_cdf")),
                 "judge_s": float(np.median([s for m in members for s in m["judge_s"]])),
-                "limit": (runs[0].workload or {})["epochs"],
+                "limit": runs[0].trained.epochs,
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
@@ -118,7 +118,7 @@ def rates_table(records: Sequence[Record]) -> Html:
         rows.append(
             {
                 "device": r.device,
-                "batch size": f"{(r.workload or {})['batch_size']:,}",
+                "batch size": f"{r.trained.batch_size:,}",
                 "learning rate": f"{member['rate']:g}",
                 "epochs to the target": str(epoch) if epoch else tables.NOT_MEASURED,
                 "best accuracy": f"{100 * max(curve):.2f} %" if curve else tables.NOT_MEASURED,
@@ -144,7 +144,7 @@ def updates_table(records: Sequence[Record]) -> Html:
                 {
                     "compared at": part,
                     "device": r.device,
-                    "batch size": f"{(r.workload or {})['batch_size']:,}",
+                    "batch size": f"{r.trained.batch_size:,}",
                     "updates": f"{member['updates']:,}",
                     "epochs": tables.number(member["epochs"]),
                     "training accuracy": f"{100 * member['train_accuracy']:.2f} %",
@@ -162,7 +162,7 @@ def by_loop_table(records: Sequence[Record], rows: Sequence[Record]) -> Html:
     """Seconds to the target of every loop of the sweep, at the smallest batch size that both parts have."""
     found = frame(records)
     found = found[found["reached"] > 0] if len(found) else found
-    sizes = {(r.workload or {})["batch_size"] for r in rows if r.status == "ok" and r.loop in LOOPS}
+    sizes = {r.trained.batch_size for r in rows if r.status == "ok" and r.loop in LOOPS}
     common = sorted(sizes & set(found["batch_size"])) if len(found) else []
     if not common:
         return Html("<p>No batch size has both a time to the target and a time per epoch here.</p>")
@@ -170,7 +170,7 @@ def by_loop_table(records: Sequence[Record], rows: Sequence[Record]) -> Html:
     needed = found[found["batch_size"] == size].iloc[0]
     shown = []
     for r in rows:
-        if r.loop in LOOPS and r.status == "ok" and (r.workload or {})["batch_size"] == size:
+        if r.loop in LOOPS and r.status == "ok" and r.trained.batch_size == size:
             epoch = stats.median_interval(r.epochs())
             limit = int(needed["limit"])
             judge_s = 0.0 if r.loop in EVALUATES else needed["judge_s"]
@@ -221,7 +221,7 @@ def figure(records: Sequence[Record]) -> Figure | Markdown:
     timed = [r for r in parts(records, TIMED) if r.status == "ok" and r.val_accuracy]
     if not timed:
         return Markdown(_nothing(records, TIMED))
-    groups = sorted({((r.workload or {})["batch_size"], r.device) for r in timed})
+    groups = sorted({(r.trained.batch_size, r.device) for r in timed})
     inks = dict(zip(groups, list(COLOURS.values()) * len(groups), strict=False))
 
     def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
@@ -229,7 +229,7 @@ def figure(records: Sequence[Record]) -> Figure | Markdown:
         for size, device in groups:
             ink, named = inks[size, device][dark], False
             for r in timed:
-                if ((r.workload or {})["batch_size"], r.device) == (size, device):
+                if (r.trained.batch_size, r.device) == (size, device):
                     rate = (r.member or {})["rate"]
                     label = None if named else f"{size:,} on the {device}, rate {rate:g}"
                     shares = [100 * share for share in r.val_accuracy or []]
@@ -250,7 +250,7 @@ def figure(records: Sequence[Record]) -> Figure | Markdown:
         + ", ".join(
             f"{100 * (r.val_accuracy or [0])[-1]:.1f} % after {tables.number(seconds(r)[-1])} s"
             for r in timed
-            if ((r.workload or {})["batch_size"], r.device) == (size, device)
+            if (r.trained.batch_size, r.device) == (size, device)
         )
         for size, device in groups
     )

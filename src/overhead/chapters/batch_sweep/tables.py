@@ -23,7 +23,7 @@ GAIN = 1.05  # a doubling of the batch that gains less has stopped gaining
 
 def size_of(record: Record) -> int:
     """The record's batch size."""
-    return (record.workload or {})["batch_size"]
+    return record.trained.batch_size
 
 
 def mapped(interval: Interval, change: Callable[[float], float]) -> Interval:
@@ -87,15 +87,15 @@ def plateau(small: Record, large: Record) -> dict[str, Interval | None]:
     `per_step_s` and `per_image_s` are seconds, `stays` the share of the larger size's epoch that is not paid once
     a step. None where a pair makes one of them negative: then no line describes the loop.
     """
-    a, b = small.workload or {}, large.workload or {}
+    a, b = small.trained, large.trained
     per_step, per_image, stays = [], [], []
     for rows in pairs.joined(pairs.epochs(small), pairs.epochs(large)):
         # both epochs see about the same images; each is scaled to its own
-        det = a["steps"] * b["images_seen"] - b["steps"] * a["images_seen"]
-        step = [(s * b["images_seen"] - f * a["images_seen"]) / det for s, f in rows]
+        det = a.steps * b.images_seen - b.steps * a.images_seen
+        step = [(s * b.images_seen - f * a.images_seen) / det for s, f in rows]
         per_step.append(step)
-        per_image.append([(f - b["steps"] * p) / b["images_seen"] for (_, f), p in zip(rows, step, strict=True)])
-        stays.append([(f - b["steps"] * p) / f for (_, f), p in zip(rows, step, strict=True)])
+        per_image.append([(f - b.steps * p) / b.images_seen for (_, f), p in zip(rows, step, strict=True)])
+        stays.append([(f - b.steps * p) / f for (_, f), p in zip(rows, step, strict=True)])
     named = {"per_step_s": per_step, "per_image_s": per_image, "stays": stays}
     return {name: _positive(series) for name, series in named.items()}
 
@@ -138,27 +138,26 @@ def remainder_table(records: Sequence[Record], caption: str) -> Html:
     by_key: dict[Any, dict[str, Record]] = {}
     for r in records:
         if r.op is None and r.member is None and r.loop in LOOPS:
-            work = r.workload or {}
-            key = (r.loop, r.device, r.threads, work["batch_size"])
-            by_key.setdefault(key, {})[work["remainder"]] = r
+            key = (r.loop, r.device, r.threads, r.trained.batch_size)
+            by_key.setdefault(key, {})[r.trained.remainder] = r
     rows = []
     for both in by_key.values():
         for policy in ("drop", "keep") if len(both) == 2 else ():
-            record, work = both[policy], both[policy].workload or {}
+            record, work = both[policy], both[policy].trained
             row = {
                 "loop": record.loop,
                 "device": record.device,
-                "batch size": f"{work['batch_size']:,}",
+                "batch size": f"{work.batch_size:,}",
                 "last batch": policy,
-                "steps": f"{work['steps']:,}",
-                "images seen": f"{work['images_seen']:,}",
+                "steps": f"{work.steps:,}",
+                "images seen": f"{work.images_seen:,}",
             }
             if record.status == "ok":
                 epoch = stats.median_interval(record.epochs())
                 share = record.val_accuracy[-1] if record.val_accuracy else math.nan
                 row |= {
                     "seconds per epoch": tables.interval(epoch),
-                    "us per image": tables.number(epoch.median / work["images_seen"] * 1e6),
+                    "us per image": tables.number(epoch.median / work.images_seen * 1e6),
                     "validation accuracy": f"{100 * share:.2f} %" if math.isfinite(share) else tables.NOT_MEASURED,
                     "note": "",
                 }

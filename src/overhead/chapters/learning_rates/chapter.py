@@ -111,7 +111,7 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
                     session, part, outcome.engine, status=row["status"], reason=row["reason"],
                     member={**member, "own_weights": outcome.sweep.own_weights},
                     device=cost.get("device", "cpu"), device_name=cost.get("device_name"), threads=cost.get("threads"),
-                    workload={**workload.model_dump(mode="json"), "steps": workload.steps},
+                    workload=workload,
                     val_accuracy=[share for share in row["val_accuracy"] if share is not None] or None,
                     data=cost.get("data"), settings=cost.get("settings", {}), versions=cost.get("versions", {}),
                 )

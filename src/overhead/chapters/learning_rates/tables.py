@@ -32,7 +32,7 @@ def extra(record: Record, name: str) -> Any:
 
 def per_model_us(record: Record) -> list[list[float]]:
     """Microseconds a model and step, a list a process."""
-    scale = 1e6 / record.workload["steps"] / extra(record, "models")  # type: ignore[index]
+    scale = 1e6 / record.trained.steps / extra(record, "models")
     return [[seconds * scale for seconds in process] for process in record.epochs()]
 
 
@@ -140,7 +140,7 @@ def all_rates(records: Sequence[Record], caption: str) -> str:
             )  # fmt: skip
             continue
         ours = per_model_us(record)
-        steps = record.workload["steps"]  # type: ignore[index]
+        steps = record.trained.steps
         seconds = stats.median_interval([[us * 1e-6 * steps * models for us in process] for process in ours])
         floor = pairs.ratio(rounds_us(record), floor_us(records, record.device, models))
         solo = next((r for r in records if (r.loop, r.device) == ("jax-epoch", record.device)), None)
@@ -154,7 +154,7 @@ def all_rates(records: Sequence[Record], caption: str) -> str:
                 "note": "; ".join(record.disturbed),
             }
         )  # fmt: skip
-    images = (records[0].workload or {}).get("images_seen", 0) if records else 0
+    images = records[0].trained.images_seen if records else 0
     return tables.as_html(
         pd.DataFrame(rows), f"One epoch of {images:,} images for each model. {caption}", "all the rates together"
     )
@@ -234,10 +234,10 @@ def curves(records: Sequence[Record]) -> str:
             row[f"validation accuracy, {of}"] = _last(found, "val_accuracy", 100, " %")
         rows.append(row)
     first = records[0]
-    workload = first.workload or {}
+    workload = first.trained
     caption = (
         "Mean training loss (nats) of the last epoch and validation accuracy after it; "
-        f"epochs {workload.get('epochs')}, batch size {workload.get('batch_size')}, one run each; "
+        f"epochs {workload.epochs}, batch size {workload.batch_size}, one run each; "
         f"engine {first.loop}, {first.device}; "
         + ", ".join(f"{package} {version}" for package, version in sorted(first.versions.items()))
     )
@@ -353,16 +353,15 @@ def shapes(records: Sequence[Record]) -> str:
     """A row an architecture."""
     rows = []
     for record in records:
-        workload = record.workload or {}
         rows.append(
             {
-                "layers": "-".join(str(size) for size in workload.get("layers", [])),
+                "layers": "-".join(str(size) for size in record.trained.layers),
                 "rate": f"{member(record)['rate']:g}",
                 "loss": _last(record, "loss", 1, ""),
                 "validation accuracy": _last(record, "val_accuracy", 100, " %"),
                 "threads": str(record.threads),
             }
         )
-    epochs = (records[0].workload or {}).get("epochs") if records else None
+    epochs = records[0].trained.epochs if records else None
     caption = f"One process an architecture (jax-pool), epochs: {epochs}, one run each"
     return tables.as_html(pd.DataFrame(rows), caption, "other architectures")

@@ -63,7 +63,7 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
             device_name=made.device_name,
             threads=made.threads,
             env=host.telling_environment({**os.environ, **environment(Contestant(self.loop, device).resolved())}),
-            workload={**workload.model_dump(mode="json"), "steps": workload.steps, "images_seen": workload.images_seen},
+            workload=workload,
             **fields,
         )
 
@@ -83,7 +83,7 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
             if summary.launches:
                 counted = f"{summary.launches.total:,} launches, {summary.launches.graph:,} of them of graphs"
             wall = f"{(summary.span_ns or 0) / 1e6:,.0f} ms" if summary.span_ns else "an unknown span"
-            steps = (record.workload or {})["steps"]
+            steps = record.trained.steps
             lines.append(
                 f"- On the {record.device.upper()}, *{record.tool}* recorded an epoch of {steps:,} steps of "
                 f" [{record.loop}](loop-{record.loop}): {wall}, {counted or 'nothing that it counts'}. "

@@ -221,8 +221,8 @@ def _of(record: Record) -> tuple[str | None, str | None, int | None]:
 
 
 def _is_of(record: Record, workload: Workload) -> bool:
-    w = record.workload or {}
-    return tuple(w.get("layers", ())) == workload.layers and w.get("batch_size") == workload.batch_size
+    kept = record.workload
+    return kept is not None and (kept.layers, kept.batch_size) == (workload.layers, workload.batch_size)
 
 
 def _by_round(record: Record, clock: str) -> np.ndarray:
