@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from overhead.problem.workload import Workload
 from overhead.records.headline import headline, quotient, turns
 from overhead.records.record import Record
 
@@ -66,7 +67,7 @@ def test_short_samples_of_a_turn_have_no_advantage_over_a_long_one():
         series = {"clock": "wall", "steps": steps, "process": 0, "round": [0] * len(seconds), "seconds": seconds}
         return Record(
             host="h", notebook="n", status="ok", loop="numpy", device="cpu",
-            workload={"layers": (784, 128, 10), "batch_size": 32, "steps": 100},
+            workload=Workload(images=3200),
             timing={"samples": [series]},  # type: ignore[arg-type]
         )  # fmt: skip
 

@@ -91,9 +91,9 @@ def epoch_rows(records: Sequence[Record]) -> list[EpochRow]:
 
 EPOCH_COLUMNS = [
     "loop", "device", "threads", "batch_size", "remainder", "status", "reason", "headline_s", "headline_low_s",
-    "headline_high_s", "turns", "epoch_s", "low_s", "high_s", "n", "processes", "dispatch_us", "first_s", "images_per_s", "steps", "images_seen", "val_accuracy", "times_floor",
-    "times_floor_low", "times_floor_high", "peak_rss_bytes", "stopped", "drift", "disturbed", "between", "within",
-    "cores_allowed", "busy_threads", "placed_s",
+    "headline_high_s", "turns", "epoch_s", "low_s", "high_s", "n", "processes", "dispatch_us", "first_s",
+    "images_per_s", "steps", "images_seen", "val_accuracy", "times_floor", "times_floor_low", "times_floor_high",
+    "peak_rss_bytes", "stopped", "drift", "disturbed", "between", "within", "cores_allowed", "busy_threads", "placed_s",
 ]  # fmt: skip
 
 

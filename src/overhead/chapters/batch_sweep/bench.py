@@ -20,6 +20,7 @@ from overhead.problem.workload import TRAINING_IMAGES, Workload
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import tables
+from overhead.showing.tables import EpochRow
 
 
 def bench(
@@ -83,53 +84,8 @@ def _threads(text: str) -> int:
 
 def report(found: Sequence[Record]) -> dict[str, Any]:
     """Records in the form of design's `bench --json`."""
-    frame = tables.epochs_frame(found)
-    works = {work.batch_size: work for work in map(_workload, found)}
-    rows = []
-    for row in frame.itertuples():
-        timed = row.status == "ok"
-        rows.append(
-            {
-                "loop": row.loop,
-                "device": row.device,
-                "threads": row.threads,
-                "batch_size": row.batch_size,
-                "status": row.status,
-                "reason": row.reason,
-                "does_less_arithmetic": does_less_arithmetic(row.loop),
-                "nonzero_step": nonzero_step(works[row.batch_size]) if does_less_arithmetic(row.loop) else None,
-                "epoch_s": {"median": row.epoch_s, "low": row.low_s, "high": row.high_s, "n": int(row.n)}
-                if timed
-                else None,
-                "headline_s": {
-                    "value": row.headline_s,
-                    "low": row.headline_low_s,
-                    "high": row.headline_high_s,
-                    "n": int(row.turns),
-                }
-                if timed
-                else None,
-                "first_s": row.first_s if timed else None,
-                "placed_s": _known(row.placed_s),
-                "val_accuracy": row.val_accuracy if math.isfinite(row.val_accuracy) else None,
-                "times_floor": {
-                    "median": row.times_floor,
-                    "low": row.times_floor_low,
-                    "high": row.times_floor_high,
-                }
-                if timed and math.isfinite(getattr(row, "times_floor", math.nan))
-                else None,
-                "peak_rss_bytes": int(row.peak_rss_bytes) if math.isfinite(row.peak_rss_bytes) else None,
-                "steps": row.steps,
-                "images_seen": row.images_seen,
-                "stopped": row.stopped if timed else None,
-                "disturbed": row.disturbed,
-                "spread": {"between": _known(row.between), "within": _known(row.within)} if timed else None,
-                "cores_allowed": _known(row.cores_allowed),
-                "busy_threads": _known(row.busy_threads),
-            }
-        )
-    sizes = list(dict.fromkeys(frame["batch_size"]))
+    rows = tables.epoch_rows(found)
+    sizes = list(dict.fromkeys(row.record.trained.batch_size for row in rows))
     floor_rows = [
         {
             "batch_size": size,
@@ -144,17 +100,59 @@ def report(found: Sequence[Record]) -> dict[str, Any]:
         for device in ("cpu", "gpu")
         if (floor := tables.floor_of(found, size, device))
     ]
-    document = {"host": host.facts(), "rows": rows, "floors": floor_rows, "ratios": ratios(found, sizes)}
-    return _json_able(document)
+    return {
+        "host": host.facts(),
+        "rows": [_row(row) for row in rows],
+        "floors": floor_rows,
+        "ratios": ratios(found, sizes),
+    }
+
+
+def _row(row: EpochRow) -> dict[str, Any]:
+    """A row of `report`; what was not measured, or is no finite number, is None."""
+    record, workload = row.record, row.record.trained
+    timing = record.timing if row.epoch_s else None
+    return {
+        "loop": record.loop,
+        "device": record.device,
+        "threads": record.threads,
+        "batch_size": workload.batch_size,
+        "status": record.status,
+        "reason": record.reason,
+        "does_less_arithmetic": does_less_arithmetic(record.loop),
+        "nonzero_step": nonzero_step(workload) if does_less_arithmetic(record.loop) else None,
+        "epoch_s": row.epoch_s._asdict() if row.epoch_s else None,
+        "headline_s": _headline(row.headline_s) if row.headline_s else None,
+        "first_s": _finite(timing.first_s) if timing else None,
+        "placed_s": _finite(record.placed_s),
+        "val_accuracy": _finite(record.val_accuracy[-1]) if record.val_accuracy else None,
+        "times_floor": _ends(row.times_floor) if row.times_floor else None,
+        "peak_rss_bytes": record.peak_rss_bytes,
+        "steps": workload.steps,
+        "images_seen": workload.images_seen,
+        "stopped": timing.stopped if timing else None,
+        "disturbed": "; ".join(record.disturbed),
+        "spread": row.spread._asdict() if row.spread else None,
+        "cores_allowed": record.cores_allowed,
+        "busy_threads": record.busy_threads,
+    }
+
+
+def _headline(found: Interval) -> dict[str, float]:
+    return {"value": found.median, "low": found.low, "high": found.high, "n": found.n}
+
+
+def _ends(ratio: Interval) -> dict[str, float]:
+    return {"median": ratio.median, "low": ratio.low, "high": ratio.high}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def does_less_arithmetic(loop: str) -> bool:
     """Whether the dense floor is no bound for the loop, since it leaves out multiplications by zero."""
     return loop in LOOPS and LOOPS[loop].less_arithmetic
-
-
-def _workload(record: Record) -> Workload:
-    return Workload(**{name: value for name, value in (record.workload or {}).items() if name in Workload.model_fields})
 
 
 @cache
@@ -167,22 +165,6 @@ def nonzero_step(workload: Workload) -> dict[str, float]:
         "dense_flops": bounds.step_flops(workload),
         "dense_bytes": bounds.step_bytes(workload),
     }
-
-
-def _json_able(value: Any) -> Any:
-    """With None for what is not finite (pandas keeps a reason that is missing as nan)."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _json_able(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_json_able(item) for item in value]
-    return value
-
-
-def _known(value: Any) -> Any:
-    """`value`, or None where it is not a number (pandas fills with nan)."""
-    return None if value is None or not math.isfinite(value) else int(value) if value == int(value) else float(value)
 
 
 def _undisturbed(record: Record) -> float:
@@ -209,7 +191,7 @@ def ratios(found: Sequence[Record], sizes: Sequence[int]) -> list[dict[str, Any]
                         "faster_device": faster.device,
                         "batch_size": size,
                         "threads": [slower.threads, faster.threads],
-                        "ratio": {"median": ratio.median, "low": ratio.low, "high": ratio.high},
+                        "ratio": _ends(ratio),
                         "verdict": tables.verdict(slower, faster, ratio),
                     }
                 )
@@ -249,11 +231,11 @@ def as_text(found: dict[str, Any]) -> str:
         if row["status"] != "ok":
             lines.append(f"{name}: {row['status']}: {row['reason']}")
             continue
-        times = Interval(**row["times_floor"], n=0) if row["times_floor"] else None
+        times = row["times_floor"]
         lines.append(
             f"{name}: {tables.with_interval(*(row['headline_s'][k] for k in ('value', 'low', 'high')))} s an epoch"
             + _typical(row)
-            + (f", {tables.interval(times)} times the floor" if times else "")
+            + (f", {tables.with_interval(**times)} times the floor" if times else "")
             + (_less(row["nonzero_step"]) if row["nonzero_step"] else "")
             + (f", placed in {tables.number(row['placed_s'])} s" if row["placed_s"] is not None else "")
             + (f", validation accuracy {100 * row['val_accuracy']:.2f} %" if row["val_accuracy"] is not None else "")
