@@ -173,7 +173,7 @@ def test_the_code_is_shown_from_its_file() -> None:
 
 
 def test_a_paired_ratio_of_a_number_of_models_is_of_time_a_model() -> None:
-    (record_,) = [r for r in MODELS if r.loop == "vmap" and rate_tables.extra(r, "beside") == 4]
+    (record_,) = [r for r in MODELS if r.loop == "vmap" and rate_tables.compared(r) == 4]
     values = rate_tables.per_model_us(record_)
     assert len(values) == 1
     assert math.isclose(sorted(values[0])[4], 90, rel_tol=0.01)

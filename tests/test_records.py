@@ -80,7 +80,7 @@ def test_nanoseconds_stay_whole():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_no_line_holds_what_is_not_finite(bad, tmp_path):
-    diverged = record(member={"loss": [0.5, bad]}, peak=bad)
+    diverged = record(member={"loss": [0.5, bad]}, placed_s=bad)
     assert "NaN" not in records.dumps([diverged])
     assert "Infinity" not in records.dumps([diverged])
     assert json.loads(records.dumps([diverged]))["member"]["loss"] == [0.5, None]
@@ -199,6 +199,28 @@ def test_a_workload_is_read_as_one_whatever_a_file_says_of_it_besides():
     assert kept.steps_per_epoch == 93
     with pytest.raises(RecordError, match="must have a workload"):
         _ = record(workload=None).trained
+
+
+@pytest.mark.parametrize(
+    ("clock", "seconds", "name", "unit", "values"),
+    [("count:page-faults", [1500.0, 0.0], "page-faults", "counts", [1500, 0]),
+     ("nvml:utilisation", [0.93, 0.5], "gpu-utilisation", "shares", [0.93, 0.5])],
+)  # fmt: skip
+def test_what_older_files_kept_as_seconds_and_is_no_time_is_read_as_what_it_is(clock, seconds, name, unit, values):
+    series = {"clock": clock, "steps": 10, "process": 0, "round": [0, 1], "seconds": seconds, "ns": None}
+    kept = Record.model_validate({**record().as_json(), "timing": {"samples": [series]}})
+
+    (found,) = kept.of_no_unit(name)
+    assert getattr(found, unit) == values
+    assert found.values_s == []
+    assert kept.processes(name) == [[]]
+    assert records.dumps([kept]) == records.dumps([Record.model_validate(kept.as_json())])
+
+
+def test_a_field_that_nobody_knows_is_not_read_and_cannot_be_written():
+    assert Record.model_validate({**record().as_json(), "weather": "fine"}) == Record.model_validate(record().as_json())
+    with pytest.raises(ValidationError, match="weather"):
+        record(weather="fine")
 
 
 def test_a_file_of_this_schema_is_read_and_written_without_a_change():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,12 +39,15 @@ def case(loop: str, device: str, step_us: float, twin: bool, exposed: float | No
     def kept(clock: str, steps: int, seconds: np.ndarray) -> Samples:
         return Samples(clock=clock, steps=steps, process=0, round=list(range(ROUNDS)), seconds=seconds.tolist())
 
+    def of_no_unit(what: str, steps: int, **values: Any) -> Samples:
+        return Samples(clock=what, steps=steps, process=0, round=list(range(ROUNDS)), **values)
+
     samples = [kept("wall", STEPS, step_us * STEPS * 1e-6 * drift)]
     if loop in budget.TERMS:
         for name in budget.pieces(loop):
             samples.append(kept(f"piece:{name}", 10, PIECES[name][twin] * 10e-6 * drift))
             if name == "page-faults":
-                samples.append(kept("count:page-faults", 10, np.full(ROUNDS, 0 if twin else 10 * FAULTS)))
+                samples.append(of_no_unit("page-faults", 10, counts=[0 if twin else 10 * FAULTS] * ROUNDS))
     if exposed is not None:
         made = spin.expected(spin.point_of(loop), workload)
         longest = LONGEST_SPIN_NS * (1e-6 if made == 1 else 1e-9)
@@ -51,7 +55,7 @@ def case(loop: str, device: str, step_us: float, twin: bool, exposed: float | No
             samples.append(kept(f"spun:{level:g}", STEPS, np.full(ROUNDS, level * longest * made)))
             samples.append(kept(f"spin:{level:g}", STEPS, step_us * STEPS * 1e-6 * drift + level * longest * exposed))
     if device == "gpu" and not twin:
-        samples.append(kept("nvml:utilisation", 1, np.full(ROUNDS, 0.93)))
+        samples.append(of_no_unit("gpu-utilisation", 1, shares=[0.93] * ROUNDS))
     return Record(
         host="made-up", notebook="03-where-time-goes", status="ok", loop=loop, device=device, threads=2,
         timing=Timing(samples=samples), versions={"numpy": "2"},

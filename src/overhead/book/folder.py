@@ -223,7 +223,8 @@ def _samples_fault(samples: Sequence[records.Samples]) -> str | None:
     for series in samples:
         if series.steps < 1:
             return f"steps of a sample must be at least 1, got {series.steps}"
-        values = series.seconds if series.seconds is not None else series.ns
+        kept = (series.seconds, series.ns, series.counts, series.shares)
+        values = next((values for values in kept if values is not None), None)
         if values is None:
             return f"a series of the clock {series.clock[:20]!r} has neither seconds nor ns"
         least = min(values, default=0)

@@ -35,6 +35,8 @@ class Case:
     status: str = "ok"
     reason: str | None = None
     samples: dict[tuple[str, int, int], tuple[list[int], list[int]]] = field(default_factory=dict)
+    counts: dict[tuple[str, int, int], tuple[list[int], list[int]]] = field(default_factory=dict)
+    shares: dict[tuple[str, int, int], tuple[list[int], list[float]]] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     first_s: list[float] = field(default_factory=list)
     agreement: Agreement | None = None
@@ -51,6 +53,19 @@ class Case:
             rounds.append(round_)
             values.append(value)
 
+    def keep_count(self, what: str, steps: int, process: int, round_: int, count: int) -> None:
+        """Add what was counted in `steps` training steps, in `round_`."""
+        rounds, values = self.counts.setdefault((what, steps, process), ([], []))
+        rounds.append(round_)
+        values.append(count)
+
+    def keep_shares(self, what: str, steps: int, process: int, round_: int, shares: Iterable[float]) -> None:
+        """Add shares of a time, 0 to 1, read in `round_` while `steps` training steps ran."""
+        rounds, values = self.shares.setdefault((what, steps, process), ([], []))
+        for share in shares:
+            rounds.append(round_)
+            values.append(share)
+
     def _set(self, process: int) -> int:
         return process // self.copies  # numbered by `rounds.lineup`
 
@@ -59,7 +74,8 @@ class Case:
 
     def forget(self) -> None:
         """Keep no time of any process: what was taken so far is not to be believed."""
-        self.samples.clear()
+        for kept in (self.samples, self.counts, self.shares):
+            kept.clear()
         self.first_s.clear()
 
     def epochs(self) -> list[list[float]]:
@@ -96,6 +112,14 @@ class Case:
             )
             for (clock, steps, process), (rounds, values) in self.samples.items()
         ]
+        for unit, found in (("counts", self.counts), ("shares", self.shares)):
+            kept += [
+                Samples(
+                    clock=what, steps=steps, process=process, round=rounds, process_set=self._set(process),
+                    **{unit: values},  # type: ignore[arg-type]
+                )
+                for (what, steps, process), (rounds, values) in found.items()
+            ]  # fmt: skip
         return self._record(provenance, kept)
 
     def op_records(self, provenance: dict[str, Any]) -> list[Record]:

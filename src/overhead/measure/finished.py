@@ -49,18 +49,24 @@ def _name(case: Case) -> str:
 
 def found(case: Case) -> dict[str, Any]:
     """All that was found out about a case, in JSON's types."""
-    samples = [[clock, steps, process, *both] for (clock, steps, process), both in case.samples.items()]
+    series = {
+        kind: [[what, steps, process, *both] for (what, steps, process), both in getattr(case, kind).items()]
+        for kind in SERIES
+    }
     plain = {name: getattr(case, name) for name in PLAIN}
-    return {**plain, "samples": samples, "agreement": case.agreement, "disturbed": sorted(case.disturbed)}
+    return {**plain, **series, "agreement": case.agreement, "disturbed": sorted(case.disturbed)}
 
 
 def restore(case: Case, kept: dict[str, Any]) -> None:
     """Give a case back what `found` told of it."""
     for name in PLAIN:
         setattr(case, name, kept[name])
-    case.samples = {(clock, steps, process): (rounds, ns) for clock, steps, process, rounds, ns in kept["samples"]}
+    for kind in SERIES:
+        series = {(what, steps, process): (rounds, values) for what, steps, process, rounds, values in kept[kind]}
+        setattr(case, kind, series)
     case.agreement = Agreement(*kept["agreement"]) if kept["agreement"] else None
     case.disturbed = set(kept["disturbed"])
 
 
+SERIES = ("samples", "counts", "shares")
 PLAIN = ("status", "reason", "facts", "first_s", "val_accuracy", "peak_rss_bytes", "stopped")

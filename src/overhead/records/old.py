@@ -11,7 +11,23 @@ def converted(fields: dict[str, Any], to: int) -> dict[str, Any]:
         fields = {**fields, "schema": 2, "timing": _with_sets(fields)}
         if isinstance(probe := fields.get("probe"), dict) and probe.get("kind") == "floor":
             fields["probe"] = {**probe, "kind": "fixed"}  # a floor is of products alone
+    if isinstance(timing := fields.get("timing"), dict) and isinstance(timing.get("samples"), list):
+        fields = {**fields, "timing": {**timing, "samples": [_without_unit(samples) for samples in timing["samples"]]}}
     return {**fields, "schema": to}
+
+
+NOT_TIMES = {"count:page-faults": ("page-faults", "counts"), "nvml:utilisation": ("gpu-utilisation", "shares")}
+
+
+def _without_unit(samples: Any) -> Any:
+    """Counts and shares were once kept as if they were seconds, schema 2 included; others stay as they are."""
+    if not isinstance(samples, dict) or samples.get("clock") not in NOT_TIMES:
+        return samples
+    if not isinstance(samples.get("seconds"), list):
+        return samples
+    name, unit = NOT_TIMES[samples["clock"]]
+    values = [round(v) if unit == "counts" and isinstance(v, float) else v for v in samples["seconds"]]
+    return {**samples, "clock": name, "seconds": None, unit: values}
 
 
 def _with_sets(fields: dict[str, Any]) -> Any:

@@ -36,15 +36,17 @@ class RecordError(ValueError):
 class Samples(BaseModel):
     """Raw samples of one clock, in order. `round[i]` is the round in which `seconds[i]` was taken."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
-    clock: str  # wall, dispatch, op (nanoseconds), unread (nanoseconds)
+    clock: str  # what was read: wall, dispatch, op, unread, …; of counts and shares what was counted
     steps: int  # training steps in one sample
     process: int
     round: list[int]
     process_set: int | None = None  # which processes were alive together; None: a set has the one process
     seconds: list[float] | None = None
     ns: list[int] | None = None
+    counts: list[int] | None = None  # in the place of times
+    shares: list[float] | None = None  # likewise; 0 to 1
 
     @property
     def set_number(self) -> int:
@@ -53,14 +55,14 @@ class Samples(BaseModel):
 
     @property
     def values_s(self) -> list[float]:
-        """The samples in seconds, whichever unit the file keeps."""
+        """The samples in seconds, whichever unit the file keeps; empty for counts and shares."""
         return self.seconds if self.seconds is not None else [n * 1e-9 for n in self.ns or []]
 
 
 class Timing(BaseModel):
     """The cold run apart, why sampling stopped, and every sample."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     first_s: float | None = None  # the first run of the timed program: compilation and warm-up included
     stopped: str | None = None  # target, budget or count
@@ -70,7 +72,7 @@ class Timing(BaseModel):
 class Record(BaseModel):
     """One case: a contestant (loop, device, threads, environment) on a workload, or one op or member of it."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)  # a field that a file has besides is not read
 
     schema_: int = SCHEMA
     host: str
@@ -127,6 +129,7 @@ class Record(BaseModel):
                 raise ValueError(f"schema must be between 1 and {SCHEMA}, got {value['schema']!r}")
             value = old.converted(value, SCHEMA)
             value["schema_"] = value.pop("schema")
+            value = {name: field for name, field in value.items() if name in cls.model_fields}
         return value
 
     @model_validator(mode="after")
@@ -141,6 +144,10 @@ class Record(BaseModel):
         for name in KEPT_WHERE_SET:
             if fields[name] is None or fields[name] == []:
                 del fields[name]
+        for samples in fields["timing"]["samples"] if fields["timing"] else []:
+            for name in ("counts", "shares"):
+                if samples[name] is None:
+                    del samples[name]
         return {"schema": fields.pop("schema_"), **_rounded(fields)}
 
     @field_validator("workload", mode="before")
@@ -168,6 +175,11 @@ class Record(BaseModel):
             if samples.clock == clock:
                 found.setdefault(samples.process, []).extend(samples.values_s)
         return [found[p] for p in sorted(found)]
+
+    def of_no_unit(self, what: str) -> list[Samples]:
+        """The series of counts or of shares of that name."""
+        found = self.timing.samples if self.timing else []
+        return [s for s in found if s.clock == what and (s.counts is not None or s.shares is not None)]
 
     def epochs(self) -> list[list[float]]:
         """Wall seconds per epoch, one list a process: samples scaled by steps per epoch / steps sampled."""

@@ -223,7 +223,7 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
     def rates_table(self, records: Sequence[Record]) -> pages.Html:
         """As many models as there are rates: seconds, times the floor, and against solo runs of `jax-epoch`."""
         models = min(len(self.learning_rates), MOST_TIMED)
-        part = [r for r in rate_tables.of_part(records, "models") if rate_tables.extra(r, "beside") == models]
+        part = [r for r in rate_tables.of_part(records, "models") if rate_tables.compared(r) == models]
         return pages.Html(rate_tables.all_rates(part, pages.caption(part, self.settings)))
 
     def advice(self, records: Sequence[Record]) -> pages.Markdown:

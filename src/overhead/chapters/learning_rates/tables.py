@@ -22,17 +22,17 @@ SAME_TIME = "no difference seen"
 
 def of_part(records: Sequence[Record], part: str) -> list[Record]:
     """The records of one part of the page."""
-    return [record for record in records if extra(record, "part") == part]
+    return [record for record in records if record.part == part]
 
 
-def extra(record: Record, name: str) -> Any:
-    """A field that only this chapter's records have; None where it is missing."""
-    return getattr(record, name, None)
+def compared(record: Record) -> int:
+    """How many models the case is about; a solo run and a floor stand beside as many."""
+    return record.beside or 1
 
 
 def per_model_us(record: Record) -> list[list[float]]:
     """Microseconds a model and step, a list a process."""
-    scale = 1e6 / record.trained.steps / extra(record, "models")
+    scale = 1e6 / record.trained.steps / (record.models or 1)
     return [[seconds * scale for seconds in process] for process in record.epochs()]
 
 
@@ -43,12 +43,12 @@ def rounds_us(record: Record) -> pairs.Rounds:
 
 def floor_us(records: Sequence[Record], device: str, beside: int) -> pairs.Rounds:
     """The floor of one model, microseconds a step: the fastest process of each set, any library and thread count."""
-    alike = [r for r in records if r.loop in FLOORS and r.device == device and extra(r, "beside") == beside]
+    alike = [r for r in records if r.loop in FLOORS and r.device == device and compared(r) == beside]
     return _scaled(pairs.best(alike), alike[0]) if alike else {}
 
 
 def _scaled(epochs: pairs.Rounds, record: Record) -> pairs.Rounds:
-    scale = 1e6 / record.steps_per_epoch / (extra(record, "models") or 1)
+    scale = 1e6 / record.steps_per_epoch / (record.models or 1)
     return {set_: {r: seconds * scale for r, seconds in rounds.items()} for set_, rounds in epochs.items()}
 
 
@@ -62,7 +62,7 @@ def models_frame(records: Sequence[Record]) -> pd.DataFrame:
     for record in records:
         if record.loop in FLOORS:
             continue
-        beside = extra(record, "beside")
+        beside = compared(record)
         row = {
             "engine": record.loop, "device": record.device, "threads": record.threads, "models": beside,
             "status": record.status, "reason": record.reason,
@@ -74,7 +74,7 @@ def models_frame(records: Sequence[Record]) -> pd.DataFrame:
             if times := pairs.ratio(rounds_us(record), floor_us(records, record.device, beside)):
                 row |= {"times_floor": times.median, "times_floor_low": times.low, "times_floor_high": times.high}
         rows.append(row)
-    for device, beside in sorted({(r.device, extra(r, "beside")) for r in records if r.loop in FLOORS}):
+    for device, beside in sorted({(r.device, compared(r)) for r in records if r.loop in FLOORS}):
         if floor := floor_us(records, device, beside):
             lowest = min((list(rounds.values()) for rounds in floor.values()), key=lambda p: statistics.median(p))
             found = stats.median_interval([lowest])
@@ -130,7 +130,7 @@ def all_rates(records: Sequence[Record], caption: str) -> str:
     for record in records:
         if record.loop in FLOORS:
             continue
-        models = extra(record, "beside")
+        models = compared(record)
         row = {"engine": name(record.loop), "device": record.device, "models": str(models)}
         if record.status != "ok":
             rows.append(
@@ -165,10 +165,10 @@ def advice(records: Sequence[Record]) -> str:
     parts = []
     for device in dict.fromkeys(record.device for record in records):
         here = [r for r in records if r.device == device and r.loop in MANY and r.status == "ok"]
-        counts = sorted({extra(r, "beside") for r in here})
+        counts = sorted({compared(r) for r in here})
         if not counts:
             continue
-        best = {count: min((r for r in here if extra(r, "beside") == count), key=_median).loop for count in counts}
+        best = {count: min((r for r in here if compared(r) == count), key=_median).loop for count in counts}
         runs: list[tuple[str, int, int]] = []  # engine, first and last count
         for count in counts:
             if runs and runs[-1][0] == best[count]:
@@ -196,7 +196,7 @@ def _vmap(here: Sequence[Record], counts: Sequence[int]) -> str:
     """`vmap` inside the epoch against one compiled run after another, at each number of models."""
     wins, loses, open_ = [], [], []
     for count in counts:
-        of = {r.loop: r for r in here if extra(r, "beside") == count}
+        of = {r.loop: r for r in here if compared(r) == count}
         if "vmap" in of and "sequential" in of:
             found = pairs.ratio(rounds_us(of["vmap"]), rounds_us(of["sequential"]))
             if found is None:
@@ -295,7 +295,7 @@ def command(records: Sequence[Record], epochs: int) -> str:
     rows = []
     for record in records:
         row = {"engine": name(record.loop)}
-        cost = extra(record, "cost")
+        cost = record.cost
         if record.status != "ok" or cost is None:
             dash = NOT_MEASURED
             rows.append(
@@ -330,7 +330,7 @@ def passed(records: Sequence[Record]) -> str:
 
     rows = []
     for record in records:
-        cost = extra(record, "cost")
+        cost = record.cost
         if cost is None:
             columns = ("s a worker", "s once, by the caller", "bytes sent a worker", "worker's peak memory, MiB")
             way = f"{WAYS[record.loop]} ({record.status}: {record.reason})"

@@ -60,6 +60,7 @@ ALONE = ", 1 thread"
 CLOSES = 0.10  # a residual within this share of the step is called closed
 
 
+FAULTS, UTILISATION = "page-faults", "gpu-utilisation"  # what is counted, and what is a share
 PAGES = "pages"  # the probe that the cost of a page fault is taken from
 
 
@@ -88,7 +89,7 @@ def take_pieces(turn: Turn, round_: int) -> None:
             name, calls, ns = probe["name"], probe["calls"], probe[f"{clock}_ns"]
             if name == PAGES:
                 faults = turn.worker.ask("faults", steps=steps)["faults"]
-                case.keep("count:page-faults", steps, turn.process, round_, [faults * 10**9])  # its seconds are faults
+                case.keep_count(FAULTS, steps, turn.process, round_, faults)
                 pages = calls * probe["bytes"] / mmap.PAGESIZE
                 name, calls, ns = "page-faults", steps, [round(faults * block / pages) for block in ns]
             case.keep(f"piece:{name}", calls, turn.process, round_, ns)
@@ -197,8 +198,8 @@ def budgets(records: Sequence[Record], workload: Workload, twin: Workload) -> li
         # Medians that a reader can add up; the intervals are those of the rounds' own sums and differences.
         total = _around(sum(interval.median for _, interval in measured), difference_interval(sums))
         residual = _around(step.median - total.median, difference_interval(wall - sums))
-        counted = _by_round(record, "count:page-faults") * 1e-6  # whose seconds are faults
-        faults = float(np.median(counted)) if counted.size else None
+        counted = [count / s.steps for s in record.of_no_unit(FAULTS) for count in s.counts or []]
+        faults = float(np.median(counted)) if counted else None
         alone = record.threads == 1 and any(_of(r)[:2] == _of(record)[:2] and (r.threads or 0) > 1 for r in records)
         name = f"{record.loop} ({record.device})" + (ALONE if alone else "")
         found.append(Budget(name, measured, total, step, residual, faults))
@@ -248,7 +249,7 @@ def _term(term: Term, record: Record, twin: Record, steps: int) -> np.ndarray:
 
 
 def watch(turn: Turn, round_: int) -> None:
-    """Read the driver's utilisation while the loop runs for a while; kept as the clock "nvml:utilisation" (a share)."""
+    """Read the driver's utilisation while the loop runs for a while; kept as shares."""
     from overhead.profiles.nvml import NvmlSampler
     from overhead.profiles.summary import ProfileError
 
@@ -260,7 +261,7 @@ def watch(turn: Turn, round_: int) -> None:
     except ProfileError:
         return  # no driver library for Python: the page says that no GPU was watched
     shares = [s.state.utilisation for s in sampler.samples if s.state.utilisation is not None]
-    turn.case.keep("nvml:utilisation", 1, turn.process, round_, [round(share * 1e9) for share in shares])
+    turn.case.keep_shares(UTILISATION, steps, turn.process, round_, shares)
 
 
 def figure(found: list[Budget], batch_size: int) -> figures.Figure:

@@ -181,7 +181,7 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
         rows = []
         ceilings = calibration.ceilings([r for r in records if calibration.is_part(r)])
         for r in records:
-            shares = r.processes("nvml:utilisation")
+            shares = [share for s in r.of_no_unit(budget.UTILISATION) for share in s.shares or []]
             if not shares or r.device != "gpu" or r.op is not None:
                 continue
             peak = calibration.ceiling(ceilings, "gpu")["flops_per_s"]
@@ -189,9 +189,9 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
             rows.append(
                 {
                     "loop": r.loop,
-                    "utilisation as the driver reports it": f"{np.median(np.concatenate(shares)):.0%}",
+                    "utilisation as the driver reports it": f"{np.median(shares):.0%}",
                     "achieved share of the measured peak": f"{achieved / peak:.2%}",
-                    "samples": sum(map(len, shares)),
+                    "samples": len(shares),
                 }
             )
         if not rows:
