@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead import loops
-from overhead.chapters.per_op.chapter import BACKENDS, PerOp, difference_interval
+from overhead.chapters.per_op.chapter import BACKENDS, PerOp
 from overhead.loops.base import STEP_OPS, Op, nothing_to_wait_for
 from overhead.measure import clock as timing
 from overhead.problem import mlp
@@ -103,7 +103,7 @@ def test_a_single_library_leaves_no_gap_to_split():
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
 def test_a_difference_may_be_negative_and_lies_in_its_interval(values):
-    found = difference_interval(values)
+    found = stats.difference_interval(values)
 
     assert min(values) <= found.low <= found.median <= found.high <= max(values)
     assert found.n == len(values)
@@ -111,7 +111,7 @@ def test_a_difference_may_be_negative_and_lies_in_its_interval(values):
 
 def test_no_difference_needs_a_pair():
     with pytest.raises(ValueError, match="at least one pair"):
-        difference_interval([])
+        stats.difference_interval([])
 
 
 def test_every_backend_is_a_loop():

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import yaml
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
+from overhead.chapters import pages
 from overhead.machine import host as hosts
 from overhead.machine.pools import blas
 from overhead.measure.session import ONE_PROCESS, PRESETS, Preset, Session
@@ -129,6 +130,10 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
         if "auto" in self.devices:
             return ["cpu", "gpu"] if has_gpu else ["cpu"]
         return list(dict.fromkeys(self.devices))
+
+    def host_card(self) -> pages.Html:
+        """The host and the parameters of this page."""
+        return pages.host_card(self)
 
     @property
     def settings(self) -> Preset:

@@ -7,7 +7,7 @@ A process is the larger unit of chance, since the same code can be slow for a pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -108,6 +108,18 @@ def _of_independent(values: Samples, level: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def difference_interval(differences: Iterable[float], level: float = 0.95) -> Interval:
+    """The median of paired differences and its interval (sign test); unlike a time it may be negative.
+
+    Raises `ValueError` when there is none.
+    """
+    ordered = np.sort(np.asarray(list(differences), dtype=float))
+    if not ordered.size:
+        raise ValueError("differences must hold at least one pair, got none")
+    first, last = order_statistics(ordered.size, level)
+    return Interval(float(np.median(ordered)), float(ordered[first]), float(ordered[last]), ordered.size)
+
+
 @lru_cache(maxsize=1024)
 def order_statistics(n: int, level: float) -> tuple[int, int]:
     """Positions in `n` sorted samples that hold the median with probability `level`, or the whole range.
@@ -178,8 +190,9 @@ def iqr(processes: Processes) -> float:
 def paired_ratio(a: Processes, b: Processes, level: float = 0.95) -> Interval:
     """The median of a/b over pairs, with its interval; `n` is the number of pairs.
 
-    `a[p][r]` and `b[p][r]` are of the same round of the same process number; what has no partner is
-    left out. Processes are resampled first, then pairs. Raises what `median_interval` raises.
+    By position, so only for arms that one call samples in turns: `a[p][r]` and `b[p][r]` are then one pair. Of records
+    that were measured apart `pairs.ratio` joins the rounds. What has no partner is left out. Processes are resampled
+    first, then pairs. Raises what `median_interval` raises.
     """
     pairs = zip(_checked(a), _checked(b), strict=False)
     return median_interval([(x[: len(y)] / y[: len(x)]).tolist() for x, y in pairs], level)

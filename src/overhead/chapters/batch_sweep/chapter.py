@@ -167,10 +167,6 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
         """Units, spread, batch sizes, threads and versions of the sweep."""
         return pages.caption(self.rows(records), self.settings)
 
-    def host_card(self) -> pages.Html:
-        """The host and the parameters of this page."""
-        return pages.host_card(self)
-
     def sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """What this host's records say, in words."""
         records = self.rows(records)

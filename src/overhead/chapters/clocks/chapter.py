@@ -64,10 +64,6 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
             *experiments.of_devices(self.contestants(), session, workload),
         ]
 
-    def host_card(self) -> pages.Html:
-        """The host and the parameters of this page."""
-        return pages.host_card(self)
-
     # The clock
 
     def timer(self, records: Sequence[Record]) -> pages.Markdown:

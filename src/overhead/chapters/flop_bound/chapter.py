@@ -12,8 +12,7 @@ import pandas as pd
 from pydantic import BeforeValidator, Field
 
 from overhead.chapters import micro, pages
-from overhead.chapters.base import Chapter, results_folder
-from overhead.chapters.per_op.chapter import _count
+from overhead.chapters.base import Chapter, results_folder, whole
 from overhead.loops.base import STEP_OPS
 from overhead.machine import host
 from overhead.measure import calibration, probing
@@ -44,7 +43,7 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
     name: ClassVar[str] = "02-flop-lower-bound"
 
     learning_rate: LearningRate = 0.1
-    batch_size: Annotated[int, BeforeValidator(_count), Field(ge=1, le=TRAINING_IMAGES)] = 32
+    batch_size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=TRAINING_IMAGES)] = 32
     device_model: Annotated[str, BeforeValidator(_model)] = "Quadro RTX 5000"
 
     @property
@@ -73,10 +72,6 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
         gpu = [Contestant("cupy", "gpu")] if "gpu" in self.usable_devices() else []
         cases = time_cases([Contestant("numpy"), *gpu], [self.workload], turns, partial(time_ops, steps=20))
         return found + [record for case in cases for record in case.op_records(session.provenance)]
-
-    def host_card(self) -> pages.Html:
-        """The host and the parameters of this page."""
-        return pages.host_card(self)
 
     def ceilings(self, records: Sequence[Record]) -> list[dict[str, Any]]:
         """What this host was seen to reach, a row a device and number of threads."""

@@ -129,10 +129,6 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
         asked = session._replace(afterwards=keep_census, learns=self.preset != "quick")
         return run_cases(self.contestants(), [workload], asked)
 
-    def host_card(self) -> pages.Html:
-        """The host and the parameters of this page."""
-        return pages.host_card(self)
-
     def frame(self, records: Sequence[Record]) -> pd.DataFrame:
         """One row a rung and device: seconds, the gain over the rung below, and the price of compiling.
 

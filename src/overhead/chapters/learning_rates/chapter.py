@@ -185,10 +185,6 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
             for way in passing.measure()
         ]
 
-    def host_card(self) -> pages.Html:
-        """The host and the parameters of this page."""
-        return pages.host_card(self)
-
     def curves_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """Loss against epoch, and accuracy against rate."""
         part = rate_tables.of_part(records, "curves")

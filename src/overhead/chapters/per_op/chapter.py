@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -11,14 +11,14 @@ import pandas as pd
 from pydantic import BeforeValidator, Field
 
 from overhead.chapters import pages
-from overhead.chapters.base import Chapter
+from overhead.chapters.base import Chapter, whole
 from overhead.loops import LOOPS, numpy_
 from overhead.loops.base import STEP_OPS
 from overhead.measure.contestant import Contestant
 from overhead.measure.rounds import time_cases, time_ops
 from overhead.measure.session import Session
 from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
-from overhead.records import stats
+from overhead.records import pairs, stats
 from overhead.records.record import Record, without_clock
 from overhead.records.stats import Interval
 from overhead.showing import figures, tables
@@ -33,20 +33,14 @@ STEPS_COLUMNS = [
 WAYS = {"sum": "sum of timed ops", "unread": "same calls, one wait", "loop": "the loop's own step"}
 
 
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"must be a whole number, got {value!r}")
-    return value
-
-
 class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
     """Microseconds of each operation of a step, for every library that runs a step op by op."""
 
     name: ClassVar[str] = "01-per-op-breakdown"
 
     learning_rate: LearningRate = 0.1
-    batch_size: Annotated[int, BeforeValidator(_count), Field(ge=1, le=TRAINING_IMAGES)] = 32
-    steps: Annotated[int, BeforeValidator(_count), Field(ge=STEPS_A_TURN, le=2000)] = 1000
+    batch_size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=TRAINING_IMAGES)] = 32
+    steps: Annotated[int, BeforeValidator(whole), Field(ge=STEPS_A_TURN, le=2000)] = 1000
 
     def contestants(self) -> list[Contestant]:
         """Every backend on every device of this host."""
@@ -62,10 +56,6 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
         workload = Workload(batch_size=self.batch_size, learning_rate=self.learning_rate)
         cases = time_cases(self.contestants(), [workload], counted, partial(time_ops, steps=STEPS_A_TURN))
         return [record for case in cases for record in case.op_records(session.provenance)]
-
-    def host_card(self) -> pages.Html:
-        """The host and the parameters of this page."""
-        return pages.host_card(self)
 
     def code(self) -> pages.Markdown:
         """The thirteen operations as the source file of the NumPy loop has them."""
@@ -111,7 +101,11 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
                 continue
             sums, unread, loop = _added(ops), _samples(whole, "unread"), _samples(whole, "wall")
             reading = float(_samples(empty, "op")["us"].median() - _samples(empty, "unread")["us"].median())
-            turns = pd.concat({"sum": _turns(sums), "unread": _turns(unread), "loop": _turns(loop)}, axis=1).dropna()
+            of_sum, of_unread, of_loop = _turns(sums), _turns(unread), _turns(loop)
+            shared = pairs.joined(of_sum, of_unread, of_loop)
+            if not shared:
+                continue
+            less_reading = {set_: {t: us - reading for t, us in turns.items()} for set_, turns in of_sum.items()}
             rows.append(
                 {
                     "backend": backend,
@@ -121,10 +115,12 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
                     "unread": _interval(unread["us"]),
                     "loop": _interval(loop["us"]),
                     "reading": reading,
-                    "difference": difference_interval(turns["sum"] - turns["unread"]),
-                    "ratio": stats.paired_ratio([turns["sum"].tolist()], [turns["unread"].tolist()]),
-                    "closure": stats.paired_ratio([(turns["sum"] - reading).tolist()], [turns["unread"].tolist()]),
-                    "own": stats.paired_ratio([turns["loop"].tolist()], [turns["unread"].tolist()]),
+                    "difference": stats.difference_interval(
+                        summed - plain for turns in shared for summed, plain, _ in turns
+                    ),
+                    "ratio": pairs.ratio(of_sum, of_unread),
+                    "closure": pairs.ratio(less_reading, of_unread),
+                    "own": pairs.ratio(of_loop, of_unread),
                 }
             )
         return pd.DataFrame(rows, columns=STEPS_COLUMNS)
@@ -266,22 +262,12 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
         return f"n = {steps:,} steps a backend in turns of {STEPS_A_TURN}. " + pages.caption(records, self.settings)
 
 
-def difference_interval(differences: Iterable[float], level: float = 0.95) -> Interval:
-    """The median of paired differences and its interval (sign test); unlike a time it may be negative.
-
-    Raises `ValueError` when there is none.
-    """
-    ordered = np.sort(np.asarray(list(differences), dtype=float))
-    if not ordered.size:
-        raise ValueError("differences must hold at least one pair, got none")
-    first, last = stats.order_statistics(ordered.size, level)
-    return Interval(float(np.median(ordered)), float(ordered[first]), float(ordered[last]), ordered.size)
-
-
 def _samples(record: Record, clock: str) -> pd.DataFrame:
-    """Samples of one clock: process, round, us (a step)."""
+    """Samples of one clock: set, process, round, us (a step)."""
     parts = [
-        pd.DataFrame({"process": s.process, "round": s.round, "us": np.array(s.values_s) / s.steps * 1e6})
+        pd.DataFrame(
+            {"set": s.set_number, "process": s.process, "round": s.round, "us": np.array(s.values_s) / s.steps * 1e6}
+        )
         for s in (record.timing.samples if record.timing else [])
         if s.clock == clock
     ]
@@ -289,13 +275,17 @@ def _samples(record: Record, clock: str) -> pd.DataFrame:
 
 
 def _added(ops: Sequence[Record]) -> pd.DataFrame:
-    """The ops of each step added up: process, round, us."""
+    """The ops of each step added up: set, process, round, us.
+
+    By position: the ops of a step are sampled one after the other in one call, so equal places are one step.
+    """
     each = [_samples(record, "op") for record in ops]
     return each[0].assign(us=sum(frame["us"] for frame in each))
 
 
-def _turns(samples: pd.DataFrame) -> pd.Series:
-    return samples.groupby("round")["us"].median()
+def _turns(samples: pd.DataFrame) -> pairs.Rounds:
+    """The median microseconds of each turn."""
+    return pairs.typical(list(zip(samples["set"], samples["round"], samples["us"], strict=True)))
 
 
 def _interval(us: pd.Series) -> Interval:

@@ -67,10 +67,6 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
             **fields,
         )
 
-    def host_card(self) -> pages.Html:
-        """The host and the parameters of this page."""
-        return pages.host_card(self)
-
     def sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """What was profiled here and with what, or why nothing could be."""
         lines = []

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Canvas
 
-from overhead.chapters.per_op.chapter import difference_interval
 from overhead.measure.preparation import Turn
 from overhead.problem.workload import Workload
+from overhead.records import stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import figures, tables
@@ -190,14 +190,15 @@ def budgets(records: Sequence[Record], workload: Workload, twin: Workload) -> li
             continue
         steps = workload.steps
         terms = [(term, _term(term, record, other, steps)) for term in TERMS[record.loop]]
-        rounds = min(len(values) for _, values in terms)
-        wall = _by_round(record, "wall")[:rounds]
-        sums = np.sum([values[:rounds] for _, values in terms], axis=0)
-        measured = [(term, difference_interval(values)) for term, values in terms]
-        step = difference_interval(wall)
+        whole = pd.concat([_by_round(record, "wall"), *(values for _, values in terms)], axis=1, join="inner").dropna()
+        if whole.empty:  # no round in which everything was taken
+            continue
+        wall, sums = whole.iloc[:, 0], whole.iloc[:, 1:].sum(axis=1)
+        measured = [(term, stats.difference_interval(values.dropna())) for term, values in terms]
+        step = stats.difference_interval(wall)
         # Medians that a reader can add up; the intervals are those of the rounds' own sums and differences.
-        total = _around(sum(interval.median for _, interval in measured), difference_interval(sums))
-        residual = _around(step.median - total.median, difference_interval(wall - sums))
+        total = _around(sum(interval.median for _, interval in measured), stats.difference_interval(sums))
+        residual = _around(step.median - total.median, stats.difference_interval(wall - sums))
         counted = [count / s.steps for s in record.of_no_unit(FAULTS) for count in s.counts or []]
         faults = float(np.median(counted)) if counted else None
         alone = record.threads == 1 and any(_of(r)[:2] == _of(record)[:2] and (r.threads or 0) > 1 for r in records)
@@ -226,26 +227,25 @@ def _is_of(record: Record, workload: Workload) -> bool:
     return kept is not None and (kept.layers, kept.batch_size) == (workload.layers, workload.batch_size)
 
 
-def _by_round(record: Record, clock: str) -> np.ndarray:
-    """The median microseconds a step (or call) of each round: (rounds,)."""
+def _by_round(record: Record, clock: str) -> pd.Series:
+    """The median microseconds a step (or call), by round."""
     parts = [
         pd.DataFrame({"round": s.round, "us": np.array(s.values_s) / s.steps * 1e6})
         for s in (record.timing.samples if record.timing else [])
         if s.clock == clock
     ]
-    return pd.concat(parts).groupby("round")["us"].median().to_numpy() if parts else np.array([])
+    return pd.concat(parts).groupby("round")["us"].median() if parts else pd.Series(dtype=float)
 
 
-def _term(term: Term, record: Record, twin: Record, steps: int) -> np.ndarray:
-    """Microseconds a step of one term, a value a round."""
+def _term(term: Term, record: Record, twin: Record, steps: int) -> pd.Series:
+    """Microseconds a step of one term, by round; nan in a round that one of its parts lacks."""
     if not term.parts:
         return _by_round(twin, "wall")
     values = []
     for sign, name in term.parts:
         full, tiny = _by_round(record, f"piece:{name}"), _by_round(twin, f"piece:{name}")
-        rounds = min(len(full), len(tiny))
-        values.append(sign * (full[:rounds] - tiny[:rounds]) / (steps if term.whole_epoch else 1))
-    return np.sum(values, axis=0)
+        values.append(sign * (full - tiny) / (steps if term.whole_epoch else 1))
+    return sum(values[1:], values[0])
 
 
 def watch(turn: Turn, round_: int) -> None:

@@ -10,8 +10,7 @@ import pandas as pd
 from pydantic import BeforeValidator, Field
 
 from overhead.chapters import micro, pages
-from overhead.chapters.base import Chapter, results_folder
-from overhead.chapters.per_op.chapter import _count, difference_interval
+from overhead.chapters.base import Chapter, results_folder, whole
 from overhead.chapters.where_time_goes import budget
 from overhead.loops import LOOPS
 from overhead.machine import host
@@ -49,7 +48,7 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
     }
 
     learning_rate: LearningRate = 0.1
-    batch_size: Annotated[int, BeforeValidator(_count), Field(ge=1, le=TRAINING_IMAGES // 10)] = 32
+    batch_size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=TRAINING_IMAGES // 10)] = 32
 
     @property
     def workload(self) -> Workload:
@@ -110,10 +109,6 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
                 raise WorkerFailed("failed", f"must make {expected} an epoch, made {made}")
             case.keep(f"spin:{level:g}", steps, process, round_, [answer["wall_ns"]])
             case.keep(f"spun:{level:g}", steps, process, round_, [answer["spun_ns"]])
-
-    def host_card(self) -> pages.Html:
-        """The host and the parameters of this page."""
-        return pages.host_card(self)
 
     # --- floors -----------------------------------------------------------------------------------------------
 
@@ -228,8 +223,8 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
                 {
                     "backend": f"{r.loop} ({r.device})",
                     "expected": expected,
-                    "slope": difference_interval(slope for slope, _ in lines),
-                    "hidden_us": difference_interval(hidden),
+                    "slope": stats.difference_interval(slope for slope, _ in lines),
+                    "hidden_us": stats.difference_interval(hidden),
                     "threaded": point.outlasts is not None,
                     "points": points,
                 }
