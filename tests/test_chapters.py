@@ -32,7 +32,9 @@ LIBRARIES = {"numpy": {"numpy"}, "jax": {"jax"}, "tensorflow": {"tensorflow", "k
 
 @cache
 def measured(stem: str) -> tuple[Record, ...]:
-    """What a host with two cores and no GPU measured for a chapter, which nobody changes."""
+    """What a host with two cores and no GPU measured for a chapter; nothing where it has yet to."""
+    if not (HOST / f"{stem}.jsonl").exists():
+        return ()
     return tuple(records.read(HOST / f"{stem}.jsonl"))
 
 

@@ -48,7 +48,7 @@ def chapter() -> YourLoop:
 
 
 def worked() -> list[Record]:
-    workload = Workload(batch_size=32).model_dump(mode="json")
+    workload = Workload(batch_size=32)
     return [
         Record(status="ok", loop="keras-fit", workload=workload, diagnosis=DIAGNOSIS, **ABOUT),
         Record(status="failed", reason="keras is not installed", loop="tf-eager", workload=workload, **ABOUT),

@@ -46,7 +46,7 @@ class YourLoop(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def _diagnosed(self, session: Session, loop: str, batch_size: int, producer_s: float) -> Record:
         session.say(f"diagnosing {loop} at {batch_size}")
-        workload = Workload(batch_size=batch_size).model_dump(mode="json")
+        workload = Workload(batch_size=batch_size)
         about: dict[str, Any] = {"loop": loop, "device": "cpu", "workload": workload, **session.provenance}
         try:
             said = report.diagnose(own_loops.target(loop, batch_size, producer_s), SECONDS[self.preset])
@@ -65,10 +65,6 @@ class YourLoop(Chapter, frozen=True, strict=True, extra="forbid"):
                 return [Record(status="failed", reason=str(failed), op=name, **about) for name in names]
             return [_price(asked, name, ROUNDS[self.preset], about) for name in names]
 
-    def host_card(self) -> pages.Html:
-        """The host and the parameters of this page."""
-        return pages.host_card(self)
-
     # The interventions
 
     def interventions(self) -> pd.DataFrame:
@@ -84,7 +80,7 @@ class YourLoop(Chapter, frozen=True, strict=True, extra="forbid"):
         for record in records:
             if record.op is not None:
                 continue
-            row = {"loop": record.loop, "batch size": (record.workload or {})["batch_size"]}
+            row = {"loop": record.loop, "batch size": record.trained.batch_size}
             if record.status != "ok":
                 rows.append({**row, "verdict": f"{record.status}: {record.reason}"})
                 continue
@@ -99,7 +95,7 @@ class YourLoop(Chapter, frozen=True, strict=True, extra="forbid"):
     def sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """The verdicts in a sentence, to remember."""
         told = [
-            f"`{r.loop}` at {(r.workload or {})['batch_size']:,} is **{_said(r)['verdict']}**"
+            f"`{r.loop}` at {r.trained.batch_size:,} is **{_said(r)['verdict']}**"
             for r in records
             if r.op is None and r.status == "ok"
         ]
@@ -131,9 +127,11 @@ class YourLoop(Chapter, frozen=True, strict=True, extra="forbid"):
             )
         return pd.DataFrame(rows)
 
-    def prices_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def prices_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """What each pitfall multiplies a step's time by, on a logarithmic axis."""
         found = {r.op: factor(r).median for r in records if r.op in PITFALLS and r.status == "ok"}
+        if not found:
+            return pages.missing("a step with and without a pitfall", records)
         alt = "Times the step without it: " + ", ".join(f"{name} {tables.number(x)}" for name, x in found.items())
         values = {"with the pitfall": list(found.values())}
         return figures.dots([str(name) for name in found], values, "times the step without it", alt)
@@ -164,7 +162,7 @@ def _price(asked: Diagnosis, name: str, rounds: int, about: dict[str, Any]) -> R
         Samples(clock=clock, steps=steps[clock], process=0, round=list(range(rounds)), ns=values)
         for clock, values in ns.items()
     ]
-    workload = Workload(batch_size=asked.target.batch_size).model_dump(mode="json")
+    workload = Workload(batch_size=asked.target.batch_size)
     return Record(status="ok", op=name, workload=workload, timing=Timing(samples=samples), **about)
 
 
@@ -178,5 +176,5 @@ def _interval_us(record: Record, clock: str) -> Interval:
 
 
 def factor(record: Record) -> Interval:
-    """What a pitfall multiplies the time of a step by, from pairs."""
+    """What a pitfall multiplies the time of a step by, from pairs: one sample of each in each round, in one process."""
     return stats.paired_ratio([_per_step_us(record, PITFALL)], [_per_step_us(record, PLAIN)])
