@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead.chapters.base import ParameterError, checkout
+from overhead.chapters.base import ParameterError
 from overhead.chapters.batch_sweep import anomalies, article, bench, quality
 from overhead.chapters.batch_sweep import tables as batch_tables
 from overhead.chapters.batch_sweep.chapter import AXES, BatchSweep
+from overhead.chapters.provenance import checkout
 from overhead.loops import LOOPS
 from overhead.machine import host
 from overhead.measure.case import Case
