@@ -6,13 +6,11 @@ after the import that reads it.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
 import platform
 import random
-import signal
 import sys
 import time
 from pathlib import Path
@@ -24,6 +22,7 @@ from overhead import loops
 from overhead.loops import frameworks
 from overhead.loops.base import Loop, Op, nothing_to_wait_for
 from overhead.machine import timer as timers
+from overhead.machine.alone import die_with_parent
 from overhead.machine.pools import thread_pools
 from overhead.measure import clock as timing
 from overhead.measure.reasons import explain
@@ -315,12 +314,6 @@ def serve(name: str, device: str, answers_on: int, kind: type[Worker] = Worker) 
             answer = {"status": status, "reason": reason}
         answers.write(json.dumps({"number": number, **answer}) + "\n")
         answers.flush()
-
-
-def die_with_parent() -> None:
-    """Ask Linux to end this process when its parent ends, even while it is stopped between turns."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 if __name__ == "__main__":

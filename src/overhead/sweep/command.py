@@ -82,6 +82,8 @@ def run(
     except (sweeps.DoesNotFit, sweeps.JournalBusy, SchedulerUnreachable) as error:
         raise click.ClickException(str(error)) from None
     except ImportError as error:
+        if error.name not in ("dask", "distributed"):
+            raise
         raise click.ClickException(f"{error.name} is not installed: pip install 'overhead[cluster]'") from None
     return sweeps.report(outcome)
 
