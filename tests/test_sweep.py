@@ -407,7 +407,7 @@ def test_a_worker_that_failed_at_five_models_is_not_timed_with_one_as_sixteen(mo
     session = Session(PRESETS["quick"]._replace(processes=1), {"host": "h", "notebook": "n"}, force=True)
     found = scaling.time_models([contestant], Workload(images=320), [1, 5, 16], session)
 
-    assert [(r.model_extra["models"], r.status) for r in found] == [(1, "ok"), (5, "failed"), (16, "failed")]
+    assert [(r.models, r.status) for r in found] == [(1, "ok"), (5, "failed"), (16, "failed")]
     assert "fewer than 16 models" in found[2].reason
     assert timed == ([1] if gone else [1, 5])
 
