@@ -85,9 +85,10 @@ class Campaign:
         for made in (self.tmp, self.cache, self.results):
             made.mkdir()
         self.mark = f"{os.getpid()}-{folder.name}"
+        path = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS)])
         self.env = {
             **os.environ, "TMPDIR": str(self.tmp), "XDG_CACHE_HOME": str(self.cache), MARK: self.mark,
-            "OVERHEAD_LOCK": str(folder / "lock"), "OVERHEAD_RESULTS": str(self.results), "PYTHONPATH": os.pathsep.join([str(TESTS.parent / "src"), str(TESTS)]),
+            "OVERHEAD_LOCK": str(folder / "lock"), "OVERHEAD_RESULTS": str(self.results), "PYTHONPATH": path,
         }  # fmt: skip
         self.found: Counter[str] = Counter()
         self.told: list[str] = []

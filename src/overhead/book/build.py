@@ -223,7 +223,7 @@ def _jupyter_book(source: Path, out: Path) -> Path:
         "--warningiserror", "--keep-going", "--all", "--quiet",
     ]  # fmt: skip
     plain = {**os.environ, "NO_COLOR": "1", "DOCUTILSCONFIG": str(source / "docutils.conf")}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=source, env=plain)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", cwd=source, env=plain)
     page = out / "_build" / "html"
     if done.returncode < 0:
         raise BookError(f"jupyter-book was ended by {signal.Signals(-done.returncode).name}; the old book stays")

@@ -173,7 +173,7 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
         path = results_folder() / self.host / "host.json"
         if path.exists():
             try:
-                kept = json.loads(path.read_text())
+                kept = json.loads(path.read_text(encoding="utf-8"))
                 why = hosts.other_host(kept, hosts.facts()) if isinstance(kept, dict) else "it holds no facts"
             except (ValueError, RecursionError):
                 why = "its host.json is no JSON"
@@ -249,7 +249,7 @@ def code_sha256(name: str) -> str:
     root = checkout()
     notebook = root / "notebooks" / f"{name}.ipynb" if root else None
     if notebook and notebook.exists():
-        for cell in json.loads(notebook.read_text())["cells"]:
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
             if cell["cell_type"] == "code":
                 digest.update("".join(cell["source"]).encode())
     return digest.hexdigest()
@@ -263,7 +263,12 @@ def revision() -> tuple[str | None, bool | None]:
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=30, check=True
+            ["git", "-C", str(root), *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=30,
+            check=True,
         ).stdout.strip()
 
     try:

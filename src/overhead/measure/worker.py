@@ -242,14 +242,14 @@ def warm_allocator() -> None:
 def load_split(folder: Path) -> Split:
     """The arrays that the caller wrote, memory-mapped: nothing is copied until a loop places them. Bytes are scaled."""
     arrays = [np.load(folder / f"{part}.npy", mmap_mode="r") for part in ("x", "y", "x_val", "y_val")]
-    return in_floats(Split(*arrays, name=(folder / "name").read_text()))
+    return in_floats(Split(*arrays, name=(folder / "name").read_text(encoding="utf-8")))
 
 
 def save_split(folder: Path, split: Split) -> None:
     """Write a split for `load_split`."""
     for part in ("x", "y", "x_val", "y_val"):
         np.save(folder / f"{part}.npy", getattr(split, part))
-    (folder / "name").write_text(split.name)
+    (folder / "name").write_text(split.name, encoding="utf-8")
 
 
 def versions(framework: str) -> dict[str, str]:
@@ -267,7 +267,7 @@ def thread_seconds() -> dict[int, float]:
     ticks = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
     for task in Path("/proc/self/task").glob("*/stat"):
         try:
-            fields = task.read_text().rpartition(")")[2].split()
+            fields = task.read_text(encoding="utf-8").rpartition(")")[2].split()
         except OSError:
             continue  # the thread has just ended
         found[int(task.parent.name)] = (int(fields[11]) + int(fields[12])) / ticks

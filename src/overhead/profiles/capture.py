@@ -125,7 +125,7 @@ def _run(what: str, command: list[str], contestant: Contestant, timeout_s: float
     try:
         process = subprocess.Popen(
             command, env={**os.environ, **environment(contestant)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL, text=True, errors="replace", start_new_session=True,
+            stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace", start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         raise ProfileError(f"{what} cannot be started: {error.strerror or error}") from None

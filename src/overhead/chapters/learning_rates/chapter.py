@@ -170,7 +170,7 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
         rates = ",".join(f"{rate:g}" for rate in self.learning_rates)
         command = [sys.executable, str(root / "scripts" / "article_pool.py"), "--rates", rates]
         command += ["--epochs", str(self.epochs), "--batch-size", str(self.batch_size)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=3600)
         if done.returncode:
             return self._record(
                 session, "command", "article-pool", status="failed", reason=f"exit status {done.returncode}"
@@ -255,7 +255,9 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
         root = checkout()
         if root is None:
             return pages.Markdown("`scripts/article_pool.py` comes with a checkout of the book.")
-        return pages.Markdown("```python\n" + (root / "scripts" / "article_pool.py").read_text().rstrip() + "\n```")
+        return pages.Markdown(
+            "```python\n" + (root / "scripts" / "article_pool.py").read_text(encoding="utf-8").rstrip() + "\n```"
+        )
 
 
 def source(module: str, names: Sequence[str]) -> str:
@@ -263,7 +265,7 @@ def source(module: str, names: Sequence[str]) -> str:
     spec = find_spec(f"overhead.loops.{module}")
     assert spec is not None
     assert spec.origin is not None
-    lines = Path(spec.origin).read_text().splitlines()
+    lines = Path(spec.origin).read_text(encoding="utf-8").splitlines()
     found = {}
     for node in ast.parse("\n".join(lines)).body:
         if isinstance(node, ast.FunctionDef) and node.name in names:
