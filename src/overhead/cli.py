@@ -155,7 +155,7 @@ def run(
     Example: overhead run 05-batch-sweep -p batch_sizes '[32, 512]'
     """
     from overhead.book import execute
-    from overhead.chapters import CHAPTERS, chapter_of
+    from overhead.chapters import CHAPTERS, chapter_of, keeping
     from overhead.chapters.base import ParameterError, results_folder
 
     chapters = [Path(name).stem for name in notebook] or list(CHAPTERS)
@@ -182,8 +182,10 @@ def run(
     os.environ.setdefault("OVERHEAD_RUN", f"{time.time_ns()}-{os.getpid()}")  # chapters share one calibration
     for chapter in chapters:
         if if_missing and execute.is_complete(folder, str(shared["host"]), [chapter]):
+            had = keeping.parameters_of(folder / str(shared["host"]), chapter).get("preset", "quick")
             click.echo(
-                f"{chapter}: measured already (ask for it again with FRESH=1, or without --if-missing)", err=True
+                f"{chapter}: measured already, preset {had} (ask for it again with FRESH=1, or without --if-missing)",
+                err=True,
             )
             continue
         in_force = chosen[chapter]

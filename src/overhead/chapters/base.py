@@ -32,7 +32,8 @@ class ParameterError(ValueError):
 
 def _host_name(value: Any) -> str:
     if not isinstance(value, str) or not HOST_NAME.fullmatch(value):
-        raise ValueError(f"must be 1 to 64 letters, digits, '-' or '_' (a folder under results/), got {value!r}")
+        quote = "" if isinstance(value, str) else "; YAML reads it so without quotes of its own: -p host '\"NAME\"'"
+        raise ValueError(f"must be 1 to 64 letters, digits, '-' or '_' (a folder under results/), got {value!r}{quote}")
     return value
 
 
