@@ -32,7 +32,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal
 MARK = "OVERHEAD_CAMPAIGN"  # in the environment of every process that the campaign starts
 GRACE_S = 20.0  # a kernel looks once a second whether its parent lives, and may wait for a core
 LONGEST_S = 240.0
-STARTED_S = 3.0  # a signal that comes before the command has set up its handlers ends it as it ends any process
+READY = "ready-"  # a file; a signal that comes before the command has its handlers ends it as it ends any process
 
 
 class Kind(NamedTuple):
@@ -73,6 +73,7 @@ def tiny() -> None:
         return [record for case in cases for record in case.op_records(session.provenance)]
 
     PerOp.take = take
+    (Path(os.environ["TMPDIR"]) / f"{READY}{os.getpid()}").touch()
     main()
 
 
@@ -154,7 +155,8 @@ class Campaign:
             process.kill()
             _, said = process.communicate()
         what = f"{kind.name}, {number.name} to {victim} at {at:.1f} s"
-        self._judge_status(what, victim, number, process.returncode, said, at)
+        ready = (self.tmp / f"{READY}{process.pid}").exists()
+        self._judge_status(what, victim, number, process.returncode, said, ready)
         self._judge_orphans(what)
         self._judge_files(what)
         completed = process.returncode == 0
@@ -190,15 +192,13 @@ class Campaign:
     def _measured(self) -> bool:
         return any(self.results.glob("*/.*.measured/run.json"))
 
-    def _judge_status(self, what: str, victim: str, number: int, status: int, said: str, at: float) -> None:
-        if "Traceback" in said and at > STARTED_S:
+    def _judge_status(self, what: str, victim: str, number: int, status: int, said: str, ready: bool) -> None:
+        if "Traceback" in said and ready:
             self.fault("traceback", f"{what}: {said.splitlines()[-1][:200]}")
         if victim != "the command" or status == 0:
             return
-        right = {-number} if number == signal.SIGKILL or at <= STARTED_S else set()
-        if number != signal.SIGKILL:
-            right |= {128 + number} | ({1} if at <= STARTED_S else set())
-        if status not in right:
+        right = -number if number == signal.SIGKILL or not ready else 128 + number
+        if status != right:
             self.fault("status", f"{what}: {status}, {said[-300:]}")
 
     def _judge_orphans(self, what: str) -> None:

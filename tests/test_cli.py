@@ -386,7 +386,7 @@ def test_what_needs_another_system_says_so_in_a_line(tmp_path, arguments):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["bounds"], ["doctor"], ["profile", "--help"], ["book", "--help"]])
+@pytest.mark.parametrize("arguments", [["bounds"], ["profile", "--help"], ["book", "--help"]])
 def test_what_needs_no_other_system_runs_without_it(tmp_path, arguments):
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_UNIX, *arguments], capture_output=True, text=True, cwd=tmp_path, timeout=100
