@@ -30,6 +30,7 @@ TESTS = Path(__file__).resolve().parent
 CHAPTER, SWEEP = "01-per-op-breakdown", "05-batch-sweep"
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 MARK = "OVERHEAD_CAMPAIGN"  # in the environment of every process that the campaign starts
+TINY = "import faults; faults.tiny()"
 GRACE_S = 20.0  # a kernel looks once a second whether its parent lives, and may wait for a core
 LONGEST_S = 240.0
 READY = "ready-"  # a file; a signal that comes before the command has its handlers ends it as it ends any process
@@ -97,7 +98,7 @@ class Campaign:
     def start(self, kind: Kind) -> subprocess.Popen[str]:
         where = ["--results", str(self.folder / "shown"), "--out", str(self.folder / "out")]
         return subprocess.Popen(
-            [sys.executable, "-c", "import faults; faults.tiny()", *kind.arguments, *(where * (kind.name == "book"))],
+            [sys.executable, "-c", TINY, *kind.arguments, *(where * (kind.name == "book"))],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=self.env, cwd=self.folder,
             start_new_session=True, preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),
         )  # fmt: skip
