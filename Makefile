@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := book
-.PHONY: setup book test lint clean
+.PHONY: setup book test lint faults clean
 
 define FIND_PYTHON
 import os, sys
@@ -56,6 +56,10 @@ lint: setup
 
 test: lint
 	@$(BIN)/python -m pytest
+
+# Two hundred kills of runs, sweeps, benches and books at random instants; at most half an hour.
+faults: setup
+	@$(BIN)/python tests/faults.py
 
 # What was measured stays: results/ is not touched.
 clean:

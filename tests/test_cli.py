@@ -103,6 +103,12 @@ no_gpu = pytest.mark.skipif(bool(host.gpus()), reason="this host has a GPU")
         ([SWEEP, "-p", "learning_rate", "nan"], "learning_rate must be a finite number above 0, got 'nan'"),
         ([SWEEP, "-p", "learning_rate", ".nan"], "learning_rate must be a finite number above 0, got nan"),
         ([SWEEP, "-p", "learning_rate", "abc"], "learning_rate must be a finite number above 0, got 'abc'"),
+        (
+            [SWEEP, "-p", "host", "007"],
+            "host must be .*, got 7; YAML reads it so without quotes of its own: -p host '\"NAME\"'",
+        ),
+        ([SWEEP, "-p", "host", "no"], "host must be .*, got False; YAML reads it so without quotes"),
+        ([SWEEP, "-p", "learning_rate", "no"], "learning_rate must be a finite number above 0, got False"),
         ([SWEEP, "--host", "a/b"], "host must be 1 to 64 letters, .*, got 'a/b'"),
         ([SWEEP, "--host", ".."], "host must be 1 to 64 letters, .*, got '..'"),
         ([SWEEP, "--host", ""], "host must be 1 to 64 letters, .*, got ''"),
@@ -310,8 +316,15 @@ def test_bench_prints_one_document_with_a_row_a_case(tmp_path):
     assert len(done.stderr.splitlines()) < 20
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stop_ends_the_workers_and_leaves_nothing(tmp_path, number, status):
+@pytest.mark.parametrize(
+    ("number", "status", "says"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "ended by SIGTERM"),
+        (signal.SIGHUP, 129, "ended by SIGHUP"),
+    ],
+)
+def test_a_stop_ends_the_workers_and_leaves_nothing(tmp_path, number, status, says):
     env = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(TESTS)}
     arguments = command("bench", "--loops", "fake_loops:Hangs", "--batch-sizes", "32", "--images", "640")
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as bench:
@@ -327,8 +340,77 @@ def test_a_stop_ends_the_workers_and_leaves_nothing(tmp_path, number, status):
         finally:
             bench.kill()
     assert (bench.returncode, out) == (status, "")
-    assert "Traceback" not in err
+    assert err.split() == ["overhead:", *says.split()]
     assert children
     for child in children:
         assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
+def test_a_reader_that_leaves_is_no_fault(tmp_path):
+    """`overhead doctor | head -1`: whoever reads has had enough."""
+    with subprocess.Popen(
+        command("doctor"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    ) as doctor:  # fmt: skip
+        assert doctor.stdout is not None
+        assert doctor.stderr is not None
+        doctor.stdout.close()
+        assert doctor.stderr.read() == b""
+
+
+WITHOUT_UNIX = """
+import sys
+sys.modules.update(fcntl=None, resource=None)
+from overhead.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["bench", "--loops", "numpy"],
+        ["sweep", "--rates", "0.1", "--images", "640", "--epochs", "1"],
+        ["run", "01-per-op-breakdown", "-p", "steps", "50"],
+    ],
+)
+def test_what_needs_another_system_says_so_in_a_line(tmp_path, arguments):
+    """Native Windows has neither fcntl nor resource."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_UNIX, *arguments], capture_output=True, text=True, cwd=tmp_path, timeout=100
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "overhead: measuring needs Linux, macOS or WSL; here bounds, profile and book work"
+    )
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["bounds"], ["profile", "--help"], ["book", "--help"]])
+def test_what_needs_no_other_system_runs_without_it(tmp_path, arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_UNIX, *arguments], capture_output=True, text=True, cwd=tmp_path, timeout=100
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_chapter_that_is_there_is_named_with_the_preset_that_it_was_measured_with(tmp_path, capsys, monkeypatch):
+    from test_book import sample_book
+
+    folder = sample_book.write_host(tmp_path / "results", "local", sample_book.sweep(host="local"))
+    facts = {**host.facts(), "runs": {SWEEP: {"given": {"preset": "quick"}}}}
+    (folder / "host.json").write_text(json.dumps(facts))
+    arguments = ["run", SWEEP, "--preset", "full", "--if-missing", "--results", str(tmp_path / "results")]
+    monkeypatch.setattr(sys, "argv", ["overhead", *arguments])
+    main()
+    assert capsys.readouterr().err.startswith(f"{SWEEP}: measured already, preset quick (ask for it again")
+
+
+def test_a_run_says_the_values_in_force(tmp_path, capsys, monkeypatch):
+    from overhead.book import execute
+
+    monkeypatch.setattr(execute, "run", lambda *_, **__: tmp_path / "mybox" / "page.ipynb")
+    arguments = ["run", SWEEP, "-p", "host", "mybox", "-p", "preset", "full", "--results", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["overhead", *arguments])
+    main()
+    assert capsys.readouterr().err.splitlines()[0] == f"{SWEEP}: measuring on mybox, preset full"

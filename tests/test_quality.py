@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from overhead.chapters.batch_sweep import quality, quality_tables
 from overhead.chapters.batch_sweep.quality import EPOCHS, ON_GRID, TARGET, TIMED, UPDATES, Plan
+from overhead.measure.contestant import Contestant
+from overhead.measure.journal import Journal
 from overhead.measure.process import WorkerFailed
 from overhead.measure.session import PRESETS, Session
+from overhead.problem import mlp
 from overhead.problem.workload import Workload
 from overhead.records.record import Record, dumps
 
@@ -100,11 +103,93 @@ def test_a_diverged_rate_says_when_and_leaves_the_others_unchanged():
 
 def test_a_worker_that_failed_is_named_in_place_of_every_table():
     failed = quality._failed(
-        "sequential", "gpu", Session(PRESETS["quick"], PROVENANCE), WorkerFailed("failed", "no <gpu>")
+        "sequential", "gpu", Session(PRESETS["quick"], PROVENANCE), WorkerFailed("failed", "no <gpu>"), TIMED
     )
 
     for name in ("table", "sentence"):
         assert "no <gpu>" in getattr(quality_tables, name)([failed]).text.replace("&lt;", "<").replace("&gt;", ">")
+
+
+class Mortal:
+    """A worker that trains nothing, and dies at a command on one batch size."""
+
+    dies_at, started = ("", 0), 0
+
+    def __init__(self, contestant: Contestant, limit_s: float) -> None:
+        Mortal.started += 1
+        self.size, self.dead = 0, False
+
+    def ask(self, do: str, *_: Any, **arguments: Any) -> dict[str, Any]:
+        assert not self.dead
+        self.size = arguments.get("workload", {}).get("batch_size", self.size)
+        if (do, self.size) == Mortal.dies_at:
+            self.dead = True
+            raise WorkerFailed("failed", "the worker was ended by SIGKILL")
+        if do == "fetch":
+            params = mlp.init(Workload())
+            np.savez(arguments["out"], *mlp.flat(params))
+        models = len(arguments.get("members", [0]))
+        return {
+            "versions": {"jax": "1"}, "data": "mnist", "device": "cpu", "device_name": None, "settings": {},
+            "diverged": [None] * models, "val_accuracy": [0.98] * models,
+            "wall_s": 1.0, "compile_s": 0.1, "judge_s": 0.1,
+        }  # fmt: skip
+
+    def kill(self) -> None:
+        self.dead = True
+
+
+@pytest.mark.parametrize(
+    ("dies_at", "lost"),
+    [
+        (("", 0), {}),
+        (("hello", 0), {ON_GRID: 2, EPOCHS: 2, UPDATES: 2, TIMED: 4}),
+        (("epoch", 512), {ON_GRID: 1, TIMED: 2}),  # without its grid a size has no rate to be timed with
+        (("run", 32), {EPOCHS: 1, UPDATES: 1}),
+        (("fetch", 512), {EPOCHS: 1, UPDATES: 1}),
+    ],
+)
+def test_a_worker_that_dies_takes_its_own_step_and_no_other(monkeypatch, tmp_path, dies_at, lost):
+    monkeypatch.setattr(quality, "Process", Mortal)
+    monkeypatch.setattr(Mortal, "dies_at", dies_at)
+    whole = {ON_GRID: 2, EPOCHS: 2, UPDATES: 2, TIMED: 4}
+    found = quality.take(Plan((32, 512), (0.3,), 2, 4, 1), ["cpu"], 0.1, Session(PRESETS["quick"], PROVENANCE))
+
+    ok = {part: sum(r.status == "ok" for r in quality_tables.parts(found, part)) for part in whole}
+    assert ok == {part: number - lost.get(part, 0) for part, number in whole.items()}
+    assert any(r.status == "failed" and "SIGKILL" in (r.reason or "") for r in found) == bool(lost)
+    for name in TEXTS:
+        assert getattr(quality_tables, name)(found).text
+
+
+def test_steps_that_were_finished_are_not_trained_again(monkeypatch, tmp_path):
+    monkeypatch.setattr(quality, "Process", Mortal)
+    plan = Plan((32, 512), (0.3,), 2, 4, 1)
+
+    def taken(stop_after: int | None = None) -> list[Record]:
+        said: list[str] = []
+
+        class Stopping(Journal):
+            def keep(self, step: str, value: Any) -> None:
+                super().keep(step, value)
+                said.append(step)
+                if len(said) == stop_after:
+                    raise KeyboardInterrupt
+
+        journal = Stopping(tmp_path / "journal", {"of": "this test"})
+        try:
+            return quality.take(plan, ["cpu"], 0.1, Session(PRESETS["quick"], PROVENANCE, journal=journal))
+        finally:
+            journal.close(complete=False)
+            kept.append(len(said))
+
+    kept: list[int] = []
+    whole = dumps(quality.take(plan, ["cpu"], 0.1, Session(PRESETS["quick"], PROVENANCE)))
+    for stop_after in (1, 2, 3, 1):
+        with pytest.raises(KeyboardInterrupt):
+            taken(stop_after)
+    assert dumps(taken()) == whole
+    assert sum(kept) == 2 + 2 + 4  # grids, comparisons, seeds: each trained once
 
 
 def test_each_loop_needs_the_same_epochs_of_its_own_time():

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import click
 
 PRESET_NAMES = ["quick", "workshop", "full"]
+NOT_ON_WINDOWS = ("fcntl", "resource")  # modules of Python's own that native Windows has not
 
 
 def _told(error: Exception) -> click.ClickException | None:
@@ -35,6 +37,8 @@ def _told(error: Exception) -> click.ClickException | None:
         return click.UsageError(in_words(error, "workload", {}))
     if isinstance(error, BookError | Busy | DataError | NotebookFailed | RecordError):
         return click.ClickException(str(error))
+    if isinstance(error, ImportError) and error.name in NOT_ON_WINDOWS:
+        return click.ClickException("measuring needs Linux, macOS or WSL; here bounds, profile and book work")
     if isinstance(error, OSError):
         where = f": {Path(error.filename).name}" if error.filename else ""
         return click.ClickException(f"{error.strerror or error}{where}")
@@ -70,7 +74,7 @@ class Group(click.Group):
         """Run a command; the package's faults become click's: wrong use exits with 2, a failure with 1."""
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.Abort, click.exceptions.Exit):
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise
         except Exception as error:
             told = _told(error)
@@ -153,7 +157,7 @@ def run(
     Example: overhead run 05-batch-sweep -p batch_sizes '[32, 512]'
     """
     from overhead.book import execute
-    from overhead.chapters import CHAPTERS, chapter_of
+    from overhead.chapters import CHAPTERS, chapter_of, keeping
     from overhead.chapters.base import ParameterError, results_folder
 
     chapters = [Path(name).stem for name in notebook] or list(CHAPTERS)
@@ -180,8 +184,10 @@ def run(
     os.environ.setdefault("OVERHEAD_RUN", f"{time.time_ns()}-{os.getpid()}")  # chapters share one calibration
     for chapter in chapters:
         if if_missing and execute.is_complete(folder, str(shared["host"]), [chapter]):
+            had = keeping.parameters_of(folder / str(shared["host"]), chapter).get("preset", "quick")
             click.echo(
-                f"{chapter}: measured already (ask for it again with FRESH=1, or without --if-missing)", err=True
+                f"{chapter}: measured already, preset {had} (ask for it again with FRESH=1, or without --if-missing)",
+                err=True,
             )
             continue
         in_force = chosen[chapter]
@@ -295,17 +301,30 @@ def doctor(imports: bool, as_json: bool) -> None:
     click.echo(json.dumps(found) if as_json else doctors.as_text(found))
 
 
+STOPS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+def _stop(number: int, _: Any) -> None:
+    """A plain `kill` and a closed terminal clean up like Ctrl-C, once: workers ended, staging folders removed."""
+    for other in STOPS:
+        signal.signal(other, signal.SIG_IGN)
+    with suppress(OSError):  # the terminal may be gone
+        click.echo(f"overhead: ended by {signal.Signals(number).name}", err=True)
+    sys.exit(128 + number)
+
+
 def main() -> None:
     """Run the command line; a fault is one or two lines on stderr that name the thing, the limit and the value."""
-    # A plain `kill` cleans up like Ctrl-C: workers ended, staging folders removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in STOPS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores a terminal that is closed
+            signal.signal(number, _stop)
     try:
         cli.main(prog_name="overhead", standalone_mode=False)
     except click.ClickException as error:
         lines = [line for line in error.format_message().splitlines() if line.strip()]
         click.echo("overhead: " + "\n".join(lines[:2]), err=True)
         sys.exit(error.exit_code)
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         click.echo("overhead: interrupted", err=True)
         sys.exit(130)
 

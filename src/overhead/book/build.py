@@ -70,9 +70,12 @@ def build(results: Path, out: Path, say: Callable[[str], None] = lambda line: No
         html = _jupyter_book(source, out / "build")
         policy.set_policies(html, {f"results/{host}/{c}" for host, made in found.hosts.items() for c in made})
         check(found.hosts, html)
-        shutil.rmtree(out / "html", ignore_errors=True)
-        shutil.move(html, out / "html")
-        shutil.rmtree(out / "build")
+        shutil.rmtree(out / "old", ignore_errors=True)
+        if (out / "html").exists():
+            os.replace(out / "html", out / "old")
+        os.replace(html, out / "html")
+        for done in ("old", "build"):
+            shutil.rmtree(out / done, ignore_errors=True)
     return out / "html" / "index.html"
 
 
@@ -217,13 +220,15 @@ def contents(hosts: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 
 def _jupyter_book(source: Path, out: Path) -> Path:
+    # Should we be killed, it must not go on writing where the next build begins.
+    code = "from overhead.machine import alone; alone.die_with_parent(); from jupyter_book.cli.main import main; main()"
     command = [
-        sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(source),
+        sys.executable, "-c", code, "build", str(source),
         "--path-output", str(out), "--toc", str(source / "_toc.yml"), "--config", str(source / "_config.yml"),
         "--warningiserror", "--keep-going", "--all", "--quiet",
     ]  # fmt: skip
     plain = {**os.environ, "NO_COLOR": "1", "DOCUTILSCONFIG": str(source / "docutils.conf")}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=source, env=plain)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", cwd=source, env=plain)
     page = out / "_build" / "html"
     if done.returncode < 0:
         raise BookError(f"jupyter-book was ended by {signal.Signals(-done.returncode).name}; the old book stays")

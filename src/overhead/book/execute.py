@@ -128,7 +128,12 @@ def pair_fault(folder: Path, chapter: str) -> str | None:
         if not path.exists():
             return f"{folder.name}/{path.name} is missing"
     try:
-        wrote = json.loads(notebook.read_text()).get("metadata", {}).get("overhead", {}).get("records_sha256")
+        wrote = (
+            json.loads(notebook.read_text(encoding="utf-8"))
+            .get("metadata", {})
+            .get("overhead", {})
+            .get("records_sha256")
+        )
     except (ValueError, AttributeError):
         return f"{folder.name}/{notebook.name} is no notebook"
     if wrote != checksum(lines):
@@ -157,7 +162,7 @@ def _papermill(source: Path, target: Path, parameters: dict[str, Any]) -> dict[s
         raise NotebookFailed(f"{source.stem}: cell {error.exec_count} raised {error.ename}: {what}") from None
     except Exception as error:  # a dead kernel, a kernel that did not start
         raise NotebookFailed(f"{source.stem}: {type(error).__name__}: {str(error).splitlines()[0]}") from None
-    notebook = json.loads(target.read_text())
+    notebook = json.loads(target.read_text(encoding="utf-8"))
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code" and "".join(cell["source"]).strip()]
     if code and code[-1].get("execution_count") is None:
         raise NotebookFailed(f"{source.stem}: the last cell was not reached")

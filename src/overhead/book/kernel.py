@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from overhead.machine import alone
+
 LONGEST_SOCKET = 100  # bytes of a socket's path that every system takes
 
 
@@ -24,10 +26,10 @@ def private(folder: Path) -> Iterator[dict[str, str]]:
     kernels.mkdir(parents=True)
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     (kernels / "kernel.json").write_text(
-        json.dumps({"argv": command, "display_name": "Python 3", "language": "python"})
+        json.dumps({"argv": command, "display_name": "Python 3", "language": "python"}), encoding="utf-8"
     )
     (folder / "matplotlibrc").touch()
-    with tempfile.TemporaryDirectory(dir=_short(folder), prefix="overhead-") as sockets:
+    with tempfile.TemporaryDirectory(dir=_short(folder), prefix=alone.prefix()) as sockets:
         yield {
             "JUPYTER_PATH": str(folder / "jupyter"),
             "JUPYTER_RUNTIME_DIR": sockets,

@@ -32,7 +32,8 @@ class ParameterError(ValueError):
 
 def _host_name(value: Any) -> str:
     if not isinstance(value, str) or not HOST_NAME.fullmatch(value):
-        raise ValueError(f"must be 1 to 64 letters, digits, '-' or '_' (a folder under results/), got {value!r}")
+        quote = "" if isinstance(value, str) else "; YAML reads it so without quotes of its own: -p host '\"NAME\"'"
+        raise ValueError(f"must be 1 to 64 letters, digits, '-' or '_' (a folder under results/), got {value!r}{quote}")
     return value
 
 
@@ -177,7 +178,7 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
         path = results_folder() / self.host / "host.json"
         if path.exists():
             try:
-                kept = json.loads(path.read_text())
+                kept = json.loads(path.read_text(encoding="utf-8"))
                 why = hosts.other_host(kept, hosts.facts()) if isinstance(kept, dict) else "it holds no facts"
             except (ValueError, RecursionError):
                 why = "its host.json is no JSON"

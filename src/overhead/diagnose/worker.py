@@ -184,7 +184,7 @@ def _pin(cores: set[int]) -> None:
 def _kept_waiting_ns() -> int:
     """Nanoseconds that this thread could have run in, had its core been free; 0 where the system does not tell."""
     with contextlib.suppress(OSError, IndexError, ValueError):
-        return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+        return int(Path("/proc/thread-self/schedstat").read_text(encoding="utf-8").split()[1])
     return 0
 
 

@@ -176,7 +176,7 @@ def load(core: int, away_s: float, there_s: float) -> Iterator[None]:
     """A process that keeps `core` busy for `there_s` seconds after each `away_s` seconds of sleep."""
     process = subprocess.Popen(
         [sys.executable, "-c", LOAD, str(core), str(away_s), str(there_s)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", errors="replace",
     )  # fmt: skip
     try:
         assert process.stdin is not None

@@ -69,7 +69,7 @@ def version() -> str:
 def load(source: str, defines: Mapping[str, int]) -> Library:
     """The library made of `c/SOURCE` for this processor, from the cache where it holds it. Raises `Declined`."""
     command = compiler()
-    text = "".join((resources.files("overhead.loops") / "c" / part).read_text() for part in ("vectors.h", source))
+    text = "".join((resources.files("overhead.loops") / "c" / part).read_text(encoding="utf-8") for part in ("vectors.h", source))
     wanted = [*OPTIONS, *(f"-D{name}={value}" for name, value in defines.items())]
     key = "\n".join([text, version(), *command, *wanted, *NATIVE, processor()])
     name = f"{Path(source).stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -93,7 +93,7 @@ def cache_folder() -> Path:
 def processor() -> str:
     """What must be the same for a library to be used again: the processor's name and its instructions."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return f"{platform.machine()} {platform.processor()}"
     telling = ("model name", "flags", "CPU part", "Features")

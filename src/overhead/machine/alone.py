@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
+import signal
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -70,30 +73,44 @@ def _holder(descriptor: int) -> str:
     return said if re.fullmatch(r"process \d+, since \d\d:\d\d UTC", said) else "its process is unknown"
 
 
+def prefix() -> str:
+    """How the name of a temporary folder of this run begins; what runs that were killed left there is removed."""
+    sweep(Path(tempfile.gettempdir()), "")
+    return f"overhead-{os.getpid()}-"
+
+
 @contextmanager
 def scratch(needs_bytes: int = 0) -> Iterator[Path]:
     """A private temporary folder of this run. What runs that were killed left is removed first.
 
     Raises `OSError` where the temporary folder has not `needs_bytes` free, before anything is written.
     """
-    sweep(Path(tempfile.gettempdir()), "")
+    name = prefix()
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if free < needs_bytes:
         raise OSError(
             f"the temporary folder needs {needs_bytes / 1e6:,.0f} MB, {free / 1e6:,.0f} MB are free; set TMPDIR"
         )
-    with tempfile.TemporaryDirectory(prefix=f"overhead-{os.getpid()}-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix=name, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
 def sweep(folder: Path, before: str) -> None:
     """Remove the folders in `folder` whose name is `before` and that of a run, where its process is no more."""
+    if os.name == "nt":  # it measures nothing there, and has no way of asking whose process lives
+        return
     for path in folder.glob(f"{before}overhead-*"):
         found = OURS.match(path.name.removeprefix(before))
         if found and not _lives(int(found[1])) and path.is_dir() and not path.is_symlink():
             with suppress(OSError):
                 if path.stat().st_uid == os.getuid():
                     shutil.rmtree(path, ignore_errors=True)
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this process when its parent ends, even while it is stopped between turns."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _lives(pid: int) -> bool:

@@ -64,6 +64,6 @@ def _folders(controller: str, root: Path, own: Path) -> Iterator[Path]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""

@@ -82,10 +82,10 @@ def caches() -> dict[str, int]:
     found = {}
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
-            if (index / "type").read_text().strip() != "Instruction":
-                size = (index / "size").read_text().strip()
+            if (index / "type").read_text(encoding="utf-8").strip() != "Instruction":
+                size = (index / "size").read_text(encoding="utf-8").strip()
                 scale = {"K": 1024, "M": 1024**2}.get(size[-1], 1)
-                found[f"L{(index / 'level').read_text().strip()}"] = int(size.rstrip("KM")) * scale
+                found[f"L{(index / 'level').read_text(encoding='utf-8').strip()}"] = int(size.rstrip("KM")) * scale
         except (OSError, ValueError):
             continue
     return found
@@ -107,7 +107,7 @@ def _arm_name() -> str:
 def _values(key: str) -> list[str]:
     """What /proc/cpuinfo says of `key`, a value a core."""
     try:
-        lines = CPUINFO.read_text().splitlines()
+        lines = CPUINFO.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return []
     return [line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == key]

@@ -163,7 +163,7 @@ def _affinity() -> set[int]:
 def _cpu_seconds() -> tuple[float, float]:
     """Busy and stolen processor seconds of the allowed cores since boot; (0, 0) where Linux does not say."""
     try:
-        lines = Path("/proc/stat").read_text().splitlines()
+        lines = Path("/proc/stat").read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0.0, 0.0
     busy, stolen, mine = 0.0, 0.0, {f"cpu{core}" for core in _affinity()}
@@ -178,7 +178,7 @@ def _cpu_seconds() -> tuple[float, float]:
 def _throttled_s(root: Path = Path("/sys/fs/cgroup")) -> float:
     """Seconds that the cgroup's quota has withheld so far (cgroup v2)."""
     try:
-        stat = dict(line.split() for line in (root / "cpu.stat").read_text().splitlines())
+        stat = dict(line.split() for line in (root / "cpu.stat").read_text(encoding="utf-8").splitlines())
         return int(stat.get("throttled_usec", 0)) * 1e-6
     except (OSError, ValueError):
         return 0.0
@@ -187,7 +187,7 @@ def _throttled_s(root: Path = Path("/sys/fs/cgroup")) -> float:
 def _memory_waits_s(path: Path = Path("/proc/pressure/memory")) -> float:
     """Seconds so far in which some task waited for memory (pressure stall information)."""
     try:
-        return int(path.read_text().splitlines()[0].rpartition("total=")[2]) * 1e-6
+        return int(path.read_text(encoding="utf-8").splitlines()[0].rpartition("total=")[2]) * 1e-6
     except (OSError, ValueError, IndexError):
         return 0.0
 
@@ -195,7 +195,7 @@ def _memory_waits_s(path: Path = Path("/proc/pressure/memory")) -> float:
 def pressure(of: str) -> float:
     """Percent of the last minute in which some task waited for `of` (cpu, memory or io); 0 where Linux does not say."""
     try:
-        return float(re.search(r"avg60=([\d.]+)", Path(f"/proc/pressure/{of}").read_text())[1])  # type: ignore[index]
+        return float(re.search(r"avg60=([\d.]+)", Path(f"/proc/pressure/{of}").read_text(encoding="utf-8"))[1])  # type: ignore[index]
     except (OSError, TypeError, ValueError):
         return 0.0
 

@@ -101,7 +101,7 @@ def warnings(pools: list[dict[str, Any]], frameworks_found: dict[str, dict[str, 
             )
         )
     governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    if governor.exists() and (name := governor.read_text().strip()) == "powersave":
+    if governor.exists() and (name := governor.read_text(encoding="utf-8").strip()) == "powersave":
         found.append(Warned(f"CPU governor {name}", "clocks drift during a run", "set the performance governor"))
     for name, entry in frameworks_found.items():
         if "missing" in entry:

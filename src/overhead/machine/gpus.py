@@ -253,7 +253,7 @@ def _ask(what: str, fields: Sequence[str], index: int | None = None) -> list[lis
 def _run(*arguments: str) -> str | None:
     try:
         return subprocess.run(
-            ["nvidia-smi", *arguments], capture_output=True, text=True, timeout=20, check=True
+            ["nvidia-smi", *arguments], capture_output=True, encoding="utf-8", errors="replace", timeout=20, check=True
         ).stdout  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None

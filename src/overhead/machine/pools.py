@@ -31,7 +31,8 @@ def blas(env: dict[str, str] | None = None) -> list[dict[str, Any]]:
     run = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         timeout=120,
         env={**os.environ, **(env or {})},
     )

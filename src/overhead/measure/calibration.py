@@ -70,7 +70,7 @@ def _of_this_run(path: Path) -> list[Record] | None:
     run = os.environ.get(RUN)
     if not run or not path.exists():
         return None
-    content = json.loads(path.read_text())
+    content = json.loads(path.read_text(encoding="utf-8"))
     if content.get("run") != run or hosts.other_host(content["host"], hosts.facts()):
         return None
     return [Record.model_validate(line) for line in content["records"]]
@@ -178,7 +178,7 @@ def of_host(results: Path, host: str, device: str = "cpu") -> dict[str, Any]:
             f"--host must be a host with a calibration ({', '.join(measured) or 'none yet'}), got {host!r}; "
             "overhead bench --calibrate --host NAME makes one"
         )
-    row = ceiling(json.loads(path.read_text())["ceilings"], device)
+    row = ceiling(json.loads(path.read_text(encoding="utf-8"))["ceilings"], device)
     return {
         "name": f"{host}, {device}, {row['threads']} threads",
         "flops_per_s": row["flops_per_s"],

@@ -130,7 +130,7 @@ def peak_rss_bytes() -> int:
     import sys
 
     try:
-        for line in Path("/proc/self/status").read_text().splitlines():
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return 1024 * int(line.split()[1])
     except OSError:

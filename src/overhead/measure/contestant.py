@@ -8,7 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 from overhead.loops import FLOORS, LOOPS, MANY, LoopInfo
-from overhead.machine import gpus, host
+from overhead.machine import alone, gpus, host
 
 # Of a contestant whose float32 products may be computed in TF32: for CUDA's libraries and TensorFlow, JAX, CuPy.
 TF32 = (("NVIDIA_TF32_OVERRIDE", "1"), ("JAX_DEFAULT_MATMUL_PRECISION", "tensorfloat32"), ("CUPY_TF32", "1"))
@@ -66,4 +66,4 @@ def environment(contestant: Contestant) -> dict[str, str]:
 @cache
 def _home() -> tempfile.TemporaryDirectory[str]:
     """A private folder of this run, empty; removed when this process ends."""
-    return tempfile.TemporaryDirectory(prefix="overhead-home-", ignore_cleanup_errors=True)
+    return tempfile.TemporaryDirectory(prefix=alone.prefix(), ignore_cleanup_errors=True)

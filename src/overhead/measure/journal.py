@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ class Journal:
             header = {"run": self._run, "began": time.time()}
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(header) + "\n", encoding="utf-8")
-        self._file = path.open("a", encoding="utf-8")
+        self._file = path.open("ab", buffering=0)
 
     def _read(self) -> dict[str, Any]:
         """The steps of the whole lines of a file that is of this run; none where it is not."""
@@ -65,9 +66,16 @@ class Journal:
 
     def keep(self, step: str, value: Any) -> None:
         """Add a finished step. Raises `OSError` where the disk takes no more; what was kept before stays."""
-        self._file.write(json.dumps({"step": step, "value": value}, allow_nan=True) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        line = (json.dumps({"step": step, "value": value}, allow_nan=True) + "\n").encode()
+        whole = self.path.stat().st_size
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            with suppress(OSError):
+                os.truncate(self.path, whole)
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` gives (JSON's types), from the journal where this run has made it before."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -42,8 +44,14 @@ def merged(asks: Sequence[Ask]) -> list[Ask]:
 def measure(asks: Sequence[Ask], workload: Workload, session: Session) -> list[Record]:
     """One record a process and probe, or one with the reason why a process could not.
 
-    Raises `runner.Busy` when another measurement holds the host.
+    Raises `Busy` when another measurement holds the host.
     """
+    asked = json.dumps([merged(asks), workload.model_dump(mode="json")])
+    name = f"probes {hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+    return session.once(name, lambda: _measured(asks, workload, session))
+
+
+def _measured(asks: Sequence[Ask], workload: Workload, session: Session) -> list[Record]:
     found: list[Record] = []
     with measuring(session.force) as shared:
         workers: list[tuple[Ask, Process]] = []

@@ -182,7 +182,7 @@ def started(command: list[str], env: dict[str, str]) -> tuple[subprocess.Popen[s
     """A process that answers on a descriptor of its own, and that descriptor; what it prints comes on `stdout`.
 
     `command` gets the number of the descriptor to answer on as its last argument. Linux ends a child with the thread
-    that started it (see `worker.die_with_parent`), so one thread that lives as long as we do starts them all.
+    that started it (see `alone.die_with_parent`), so one thread that lives as long as we do starts them all.
     """
     return _starter().submit(_start, command, env).result()
 

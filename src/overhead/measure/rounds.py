@@ -23,7 +23,7 @@ from overhead.measure.process import Process, WorkerFailed
 from overhead.measure.session import Session
 from overhead.measure.worker import save_split
 from overhead.problem import data, mlp
-from overhead.problem.workload import MNIST_LAYERS, Workload
+from overhead.problem.workload import Workload
 from overhead.records import stats
 from overhead.records.headline import headline
 from overhead.records.record import Record
@@ -58,7 +58,7 @@ def time_cases(
     }
     others, busy = _others_on_gpu(contestants), _busy_gpu(contestants)
     finished = Finished(session.journal, cases)
-    with measuring(session.force) as shared, scratch(_bytes_of(workloads)) as folder:
+    with measuring(session.force) as shared, scratch(max(map(data.stored_bytes, workloads))) as folder:
         for process_set in range(session.preset.processes):
             _one_set(cases, finished, session, take_turn or time_epochs, process_set, folder)
         if shared:
@@ -90,11 +90,6 @@ def _gpu_watch(measured: bool) -> GpuWatch | None:
     """A watch of the GPU that is used, where one is measured."""
     cards = host.gpus() if measured else []
     return GpuWatch(cards[0]["index"]) if cards else None
-
-
-def _bytes_of(workloads: Sequence[Workload]) -> int:
-    """What the images of the largest workload take on disk, as bytes or as floats."""
-    return max(w.images * w.layers[0] * (1 if w.layers[0] == MNIST_LAYERS[0] else 4) for w in workloads)
 
 
 def _one_set(

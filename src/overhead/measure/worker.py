@@ -6,13 +6,11 @@ after the import that reads it.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
 import platform
 import random
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +23,7 @@ from overhead import loops
 from overhead.loops import frameworks
 from overhead.loops.base import Loop, Op, nothing_to_wait_for
 from overhead.machine import timer as timers
+from overhead.machine.alone import die_with_parent
 from overhead.machine.pools import thread_pools
 from overhead.measure import clock as timing
 from overhead.measure.reasons import explain
@@ -252,14 +251,14 @@ def warm_allocator() -> None:
 def load_split(folder: Path) -> Split:
     """The arrays that the caller wrote, memory-mapped: nothing is copied until a loop places them. Bytes are scaled."""
     arrays = [np.load(folder / f"{part}.npy", mmap_mode="r") for part in ("x", "y", "x_val", "y_val")]
-    return in_floats(Split(*arrays, name=(folder / "name").read_text()))
+    return in_floats(Split(*arrays, name=(folder / "name").read_text(encoding="utf-8")))
 
 
 def save_split(folder: Path, split: Split) -> None:
     """Write a split for `load_split`."""
     for part in ("x", "y", "x_val", "y_val"):
         np.save(folder / f"{part}.npy", getattr(split, part))
-    (folder / "name").write_text(split.name)
+    (folder / "name").write_text(split.name, encoding="utf-8")
 
 
 def versions(framework: str) -> dict[str, str]:
@@ -277,7 +276,7 @@ def thread_seconds() -> dict[int, float]:
     ticks = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
     for task in Path("/proc/self/task").glob("*/stat"):
         try:
-            fields = task.read_text().rpartition(")")[2].split()
+            fields = task.read_text(encoding="utf-8").rpartition(")")[2].split()
         except OSError:
             continue  # the thread has just ended
         found[int(task.parent.name)] = (int(fields[11]) + int(fields[12])) / ticks
@@ -330,12 +329,6 @@ def answer_commands(make: Callable[[], Any], device: str, answers_on: int) -> No
             answer = {"status": status, "reason": reason}
         answers.write(json.dumps({"number": number, **answer}) + "\n")
         answers.flush()
-
-
-def die_with_parent() -> None:
-    """Ask Linux to end this process when its parent ends, even while it is stopped between turns."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 if __name__ == "__main__":

@@ -202,7 +202,7 @@ def _same(checked: Checked, workload: Workload) -> bool:
 def _read(kept: Path, constants: Constants) -> list[Checked]:
     if not kept.exists():
         return []
-    content = json.loads(kept.read_text())
+    content = json.loads(kept.read_text(encoding="utf-8"))
     if content.get("constants") != constants.started:
         return []
     return [

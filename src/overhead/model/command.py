@@ -54,7 +54,7 @@ def calibrate(host: str, threads: int | None, force: bool, results: Path | None,
     made = calibration.fitted(calibration.measure(_say, force, threads), host)
     path = keeping.path_of(results_folder(results), host)
     keeping.write(path, made)
-    click.echo(path.read_text().strip() if as_json else _constants_as_text(made))
+    click.echo(path.read_text(encoding="utf-8").strip() if as_json else _constants_as_text(made))
 
 
 def _constants_as_text(made: keeping.Constants) -> str:

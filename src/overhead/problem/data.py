@@ -246,6 +246,12 @@ def compact(workload: Workload) -> Split:
     return _parts(_mnist("train"), workload) if workload.is_mnist else synthetic(workload)
 
 
+def stored_bytes(workload: Workload, itemsize: int = 4) -> int:
+    """What the images of `for_workload` take on disk, those that validate included; `itemsize` 1: of `compact`."""
+    held = VALIDATION_IMAGES if workload.is_mnist else 0
+    return (workload.images + held) * workload.layers[0] * (itemsize if workload.is_mnist else 4)
+
+
 def _dataset(name: str, images: NDArray, labels: NDArray) -> Dataset:
     """Check: images as bytes or float32 in [0, 1], labels int32 in 0-9, as many labels as images."""
     if images.ndim < 2 or labels.ndim != 1:

@@ -12,15 +12,16 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from overhead.loops import LOOPS
+from overhead.machine.alone import scratch
 from overhead.measure.contestant import Contestant, environment
 from overhead.profiles.reading import read_profile
 from overhead.profiles.summary import Frozen, ProfileError, ProfileSummary
 
 TIMEOUT_S = 900.0
+NEEDS_BYTES = 50_000_000  # of temporary space: a short profile and its export
 NSYS_OPTIONS = [
     "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--force-overwrite=true",
     "--cuda-graph-trace=node",  # else a graph is one block and hides its kernels
@@ -55,9 +56,9 @@ def capture(
     Raises `ProfileError` where no profiler serves, where one fails, and where one writes nothing.
     """
     tool, notes = choose(loop, device)
-    with TemporaryDirectory(prefix="overhead-profile-") as folder:
+    with scratch(NEEDS_BYTES) as folder:
         contestant = Contestant(loop, device).resolved()
-        made, said = (_under_nsys if tool == "nsys" else _under_jax)(contestant, images, Path(folder), timeout_s)
+        made, said = (_under_nsys if tool == "nsys" else _under_jax)(contestant, images, folder, timeout_s)
         summary = read_profile(made)
         if tool == "nsys" and said.get("ranges") is None:
             notes.append("no NVTX ranges: install the nvtx package to see epoch, train, validate and step apart")
@@ -124,7 +125,7 @@ def _run(what: str, command: list[str], contestant: Contestant, timeout_s: float
     try:
         process = subprocess.Popen(
             command, env={**os.environ, **environment(contestant)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL, text=True, errors="replace", start_new_session=True,
+            stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace", start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         raise ProfileError(f"{what} cannot be started: {error.strerror or error}") from None

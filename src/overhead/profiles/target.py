@@ -12,6 +12,7 @@ from typing import Any
 
 from overhead import loops
 from overhead.loops.base import Loop
+from overhead.machine.alone import die_with_parent
 from overhead.problem.data import load_mnist, split
 from overhead.problem.mlp import init
 from overhead.problem.workload import Workload
@@ -36,6 +37,7 @@ def epoch(loop: Loop, state: Any, workload: Workload, mark: Mark) -> Any:
 
 
 def main(name: str, device: str, trace: str | None = None, images: int = 48_000) -> None:
+    die_with_parent()
     workload = Workload(images=images)
     loop = loops.make(name, device)
     state = loop.place(init(workload), split(load_mnist(), workload), workload)

@@ -46,7 +46,9 @@ class Figure:
             "svg.fonttype": "none", "svg.hashsalt": "overhead", "font.family": "sans-serif",
             "font.sans-serif": ["DejaVu Sans"], "axes.titlesize": 11, "axes.titlelocation": "left",
         }  # fmt: skip
-        with matplotlib.rc_context(style):
+        with matplotlib.rc_context():
+            matplotlib.rcdefaults()  # a matplotlibrc of the reader's own may ask for LaTeX
+            matplotlib.rcParams.update(style)
             canvas = Canvas(figsize=(WIDTH_INCHES, self.height), layout="constrained")
             self.draw(canvas, theme, dark)
             out = io.BytesIO()

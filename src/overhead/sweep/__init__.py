@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from overhead.machine import host
+from overhead.machine.alone import scratch
 from overhead.measure.clock import peak_rss_bytes
 from overhead.measure.worker import save_split
 from overhead.problem import data
@@ -152,15 +151,16 @@ def _trained(
     if engine == "dask" and scheduler is not None:  # other machines take the images from their package
         yield from _on_dask(tasks, scheduler, allotment, tell)
         return
-    with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
+    needs = max(data.stored_bytes(task.workload, 1 if engine in IN_PROCESS else 4) for task in tasks)
+    with scratch(needs) as folder:
         first = start(tasks[0]) if engine in IN_PROCESS else None
         greeting = threading.Thread(target=greet, args=[first])  # it imports while the images are unpacked
         try:
             if first:
                 greeting.start()
             images = data.compact if first else data.for_workload  # the processes of a pool map one file of floats
-            save_split(Path(folder), images(tasks[0].workload))
-            tasks = [task._replace(images=folder) for task in tasks]
+            save_split(folder, images(tasks[0].workload))
+            tasks = [task._replace(images=str(folder)) for task in tasks]
             if first:
                 greeting.join()
                 yield from _one_process(tasks, first, tell)

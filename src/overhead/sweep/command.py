@@ -82,6 +82,8 @@ def run(
     except (sweeps.DoesNotFit, sweeps.JournalBusy, SchedulerUnreachable) as error:
         raise click.ClickException(str(error)) from None
     except ImportError as error:
+        if error.name not in ("dask", "distributed"):
+            raise
         raise click.ClickException(f"{error.name} is not installed: pip install 'overhead[cluster]'") from None
     return sweeps.report(outcome)
 
@@ -111,7 +113,7 @@ def command_began() -> float:
     """When this process started, as of `time.time()`."""
     now = time.time()
     if sys.platform == "linux":  # psutil's goes by the time of booting, which the kernel tells in whole seconds
-        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        ticks = int(Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
         return min(now, now - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK"))
     import psutil
 

@@ -9,13 +9,13 @@ import json
 import pickle
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from overhead.machine.alone import scratch
 from overhead.measure.clock import peak_rss_bytes
 from overhead.measure.worker import load_split, save_split
 from overhead.problem import data
@@ -37,12 +37,12 @@ def measure() -> list[dict[str, Any]]:
     split = data.for_workload(Workload())
     arrays = (split.x, split.y, split.x_val, split.y_val)
     found = []
-    with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
+    with scratch(data.stored_bytes(Workload())) as folder:
         start = time.perf_counter()
-        save_split(Path(folder), split)
+        save_split(folder, split)
         once_s = {"map": time.perf_counter() - start}
         for how in WAYS:
-            command = [sys.executable, "-m", "overhead.sweep.passing", how, folder]
+            command = [sys.executable, "-m", "overhead.sweep.passing", how, str(folder)]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
                 assert process.stdin is not None
                 assert process.stdout is not None

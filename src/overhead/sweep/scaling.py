@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from overhead.loops import MANY
-from overhead.machine.alone import measuring
+from overhead.machine.alone import measuring, scratch
 from overhead.measure.case import Case
 from overhead.measure.contestant import Contestant
+from overhead.measure.finished import Finished
 from overhead.measure.lineup import lineup, start
 from overhead.measure.process import Process, WorkerFailed
 from overhead.measure.rounds import Cases, go_round, time_epochs
 from overhead.measure.session import Session
+from overhead.problem import data
 from overhead.problem.workload import Workload
 from overhead.records.record import Record
 
@@ -28,9 +29,10 @@ def time_models(
     """
     contestants = [contestant.resolved() for contestant in contestants]
     cases = {count: {(c, workload): Case(c, workload) for c in contestants} for count in counts}
-    with measuring(session.force) as shared, tempfile.TemporaryDirectory(prefix="overhead-") as folder:
+    finished = {count: Finished(session.journal, of_count) for count, of_count in cases.items()}
+    with measuring(session.force) as shared, scratch(data.stored_bytes(workload)) as folder:
         for process in range(session.preset.processes):
-            _one_set(cases, workload, session, process, Path(folder))
+            _one_set(cases, finished, workload, session, process, folder)
     found = []
     for count, of_count in cases.items():
         for case in of_count.values():
@@ -41,10 +43,18 @@ def time_models(
     return found
 
 
-def _one_set(cases: dict[int, Cases], workload: Workload, session: Session, process: int, folder: Path) -> None:
+def _one_set(
+    cases: dict[int, Cases],
+    finished: dict[int, Finished],
+    workload: Workload,
+    session: Session,
+    process: int,
+    folder: Path,
+) -> None:
     """One set of fresh processes, in as many waves as memory needs, through all counts."""
     first = next(iter(cases.values()))
-    waiting = lineup([contestant for contestant, _ in first], session.preset, process)
+    waits = [who for who, _ in first if any(of_count.waits(process, who) for of_count in finished.values())]
+    waiting = lineup(waits, session.preset, process)
     while waiting:
         workers, waiting = start(waiting, first, [workload], session)
         for of_count in cases.values():  # what did not start is missing from every count
@@ -53,11 +63,19 @@ def _one_set(cases: dict[int, Cases], workload: Workload, session: Session, proc
                     case.fail(first[key].status, first[key].reason or "")
         try:
             for count, of_count in cases.items():
+                alive = {worker.contestant for worker, _ in workers}
+                todo = {
+                    (who, w): case
+                    for (who, w), case in of_count.items()
+                    if who in alive and finished[count].pending(process, who, w)
+                }
                 for worker, _ in workers:
-                    if worker.contestant.loop in MANY:
-                        _set_models(worker, count, of_count[worker.contestant, workload])
+                    if worker.contestant.loop in MANY and (worker.contestant, workload) in todo:
+                        _set_models(worker, count, todo[worker.contestant, workload])
                 session.say(f"{count} models side by side")
-                go_round(workers, workload, of_count, session, time_epochs, folder)
+                go_round(workers, workload, todo, session, time_epochs, folder)
+                later = {who for who, _ in waiting}  # further processes of a floor, in another wave
+                finished[count].keep(process, [case for case in todo.values() if case.contestant not in later])
         except BaseException:
             for worker, _ in workers:
                 worker.kill()

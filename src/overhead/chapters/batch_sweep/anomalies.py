@@ -77,7 +77,7 @@ ARMS = (
 def page_faults(pid: int) -> int | None:
     """Minor page faults of a process so far; None where the system does not tell."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])
+        return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[7])
     except (OSError, IndexError, ValueError):
         return None
 

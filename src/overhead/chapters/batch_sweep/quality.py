@@ -6,14 +6,13 @@ Trained in worker processes by the loops of the learning-rate sweep; seconds are
 from __future__ import annotations
 
 import random
-import tempfile
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from overhead.machine.alone import measuring
+from overhead.machine.alone import measuring, scratch
 from overhead.measure.contestant import Contestant
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
 from overhead.measure.session import Session
@@ -43,17 +42,54 @@ PLANS = {
 }
 
 
-class Training(NamedTuple):
-    """One worker, one device, and what each of its records says besides its result."""
+class Trainer:
+    """The process that trains on one device in one way: started when it is first asked, anew after it failed."""
 
-    worker: Process
-    facts: dict[str, Any]
+    def __init__(self, engine: str, device: str, session: Session) -> None:
+        self.engine, self.device, self.session = engine, device, session
+        self.compiled: set[int] = set()  # batch sizes of which its process has compiled everything
+        self._worker: Process | None = None
+        self._facts: dict[str, Any] = {}
+        self._cannot_start: WorkerFailed | None = None
+
+    def once(self, name: str, part: str, make: Callable[[Trainer], Iterator[Record]]) -> list[Record]:
+        """The records of a step, from the journal where it was finished; with the reason last where it failed."""
+        return self.session.once(f"quality {self.engine} {self.device} {name}", lambda: self._made(part, make))
+
+    def _made(self, part: str, make: Callable[[Trainer], Iterator[Record]]) -> list[Record]:
+        found: list[Record] = []
+        try:
+            for record in make(self):
+                found.append(record)
+        except WorkerFailed as failure:
+            self.end()
+            found.append(_failed(self.engine, self.device, self.session, failure, part))
+        return found
+
+    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+        """What the process answers. Raises `WorkerFailed`; one that did not start is not started again."""
+        if self._cannot_start:
+            raise self._cannot_start
+        if self._worker is None:
+            contestant = Contestant(self.engine, self.device).resolved()
+            self._worker = Process(contestant, self.session.limit_s)
+            try:
+                hello = self._worker.ask("hello", START_LIMIT_S)
+            except WorkerFailed as failure:
+                self._cannot_start = failure
+                raise
+            self._facts = {"loop": self.engine, "threads": contestant.threads, "versions": hello["versions"]}
+        return self._worker.ask(do, **arguments)
+
+    def end(self) -> None:
+        """End the process, if there is one."""
+        if self._worker:
+            self._worker.kill()
+        self._worker, self.compiled = None, set()
 
     def place(self, workload: Workload, members: list[tuple[float, int]]) -> dict[str, Any]:
         """Fresh models of (rate, seed) on the images of `workload`."""
-        return self.worker.ask(
-            "place_members", images=None, workload=workload.model_dump(mode="json"), members=members
-        )  # fmt: skip
+        return self.ask("place_members", images=None, workload=workload.model_dump(mode="json"), members=members)
 
     def record(self, workload: Workload, placed: dict[str, Any], member: dict[str, Any], **fields: Any) -> Record:
         """A record of one model; it was not timed in rounds, so its seconds stand with the member."""
@@ -61,99 +97,115 @@ class Training(NamedTuple):
             **{"status": "ok", **fields}, member=member, data=placed["data"], device=placed["device"],
             device_name=placed["device_name"], settings=placed["settings"],
             workload=workload,
-            **self.facts,
+            **self._facts,
+            **self.session.provenance,
         )  # fmt: skip
 
 
 def take(plan: Plan, devices: Sequence[str], learning_rate: float, session: Session) -> list[Record]:
-    """Equal epochs and updates, the grid of rates, and the time to `TARGET` with the best; for each device."""
+    """Equal epochs and updates, the grid of rates, and the time to `TARGET` with the best; for each device.
+
+    A step whose process fails leaves a record with the reason, and the next one has a fresh process.
+    """
     found: list[Record] = []
     with measuring(session.force):
         for device in devices:
-            chosen: dict[int, float] = {}
-            for engine, part in ((SIDE_BY_SIDE, on_grid), (ONE_BY_ONE, one_by_one)):
-                try:
-                    found += list(_in_worker(engine, device, session, part, plan, learning_rate, chosen))
-                except WorkerFailed as failure:
-                    found.append(_failed(engine, device, session, failure))
-                session.say(f"time to quality: {engine} on the {device}")
+            trainer = Trainer(SIDE_BY_SIDE, device, session)
+            try:
+                grid = _grid(trainer, plan)
+                session.say(f"time to quality: {SIDE_BY_SIDE} on the {device}")
+                trainer.end()
+                trainer = Trainer(ONE_BY_ONE, device, session)
+                found += [*grid, *_one_by_one(trainer, plan, learning_rate, _chosen(grid))]
+                session.say(f"time to quality: {ONE_BY_ONE} on the {device}")
+            finally:
+                trainer.end()
     return found
 
 
-def _in_worker(engine: str, device: str, session: Session, part: Any, *arguments: Any) -> Iterator[Record]:
-    contestant = Contestant(engine, device).resolved()
-    worker = Process(contestant, session.limit_s)
-    try:
-        hello = worker.ask("hello", START_LIMIT_S)
-        facts = {"loop": engine, "threads": contestant.threads, "versions": hello["versions"], **session.provenance}
-        yield from part(Training(worker, facts), *arguments)
-        worker.close()
-    except BaseException:
-        worker.kill()
-        raise
+def _grid(trainer: Trainer, plan: Plan) -> list[Record]:
+    return [
+        record
+        for size in plan.batch_sizes
+        for record in trainer.once(f"{size}", ON_GRID, partial(on_grid, plan=plan, size=size))
+    ]
 
 
-def _failed(engine: str, device: str, session: Session, failure: WorkerFailed) -> Record:
+def _chosen(grid: Sequence[Record]) -> dict[int, float]:
+    """The best rate of each batch size whose grid was trained."""
+    return {r.trained.batch_size: r.member["rate"] for r in grid if r.member and r.member.get("chosen")}
+
+
+def _one_by_one(trainer: Trainer, plan: Plan, rate: float, chosen: dict[int, float]) -> list[Record]:
+    """Equal epochs and equal updates at one rate; then seconds to the target at each size's own rate, by seed."""
+    found = []
+    for size in plan.batch_sizes:
+        found += trainer.once(f"{size} compared", EPOCHS, partial(compared, plan=plan, size=size, rate=rate))
+    runs = [(size, seed) for size in chosen for seed in range(1, plan.seeds + 1)]
+    for size, seed in random.Random(0).sample(runs, len(runs)):
+        make = partial(timed, plan=plan, chosen=chosen, size=size, seed=seed)
+        found += trainer.once(f"{size} seed {seed}", TIMED, make)
+    return found
+
+
+def _failed(engine: str, device: str, session: Session, failure: WorkerFailed, part: str) -> Record:
     return Record(
         status=failure.status, reason=failure.reason, loop=engine, device=device,  # type: ignore[arg-type]
-        member={"part": ON_GRID if engine == SIDE_BY_SIDE else TIMED}, **session.provenance,
+        member={"part": part}, **session.provenance,
     )  # fmt: skip
 
 
-def on_grid(training: Training, plan: Plan, _: float, chosen: dict[int, float]) -> Iterator[Record]:
-    """Every rate of the grid at every batch size, side by side, with seed 0; puts the best rates into `chosen`."""
-    for size in plan.batch_sizes:
-        workload = Workload(batch_size=size, epochs=plan.epochs)
-        placed = training.place(workload, [(rate, 0) for rate in plan.rates])
-        epochs: list[dict[str, Any]] = []
-        while len(epochs) < plan.epochs and not _all_settled(epochs, len(plan.rates)):
-            epochs.append(training.worker.ask("epoch"))
-        curves = [_curve(epochs, i) for i in range(len(plan.rates))]
-        best = max(range(len(curves)), key=lambda i: _merit(curves[i], plan.epochs))
-        chosen[size] = plan.rates[best]
-        for i, (rate, curve) in enumerate(zip(plan.rates, curves, strict=True)):
-            at = next((e for e, epoch in enumerate(epochs) if epoch["diverged"][i] is not None), None)
-            fields: dict[str, Any] = {}
-            if at is not None:
-                step = at * workload.steps + epochs[at]["diverged"][i]
-                fields = {"status": "diverged", "reason": f"diverged at step {step} (learning rate {rate:g})"}
-            member = {"part": ON_GRID, "rate": rate, "seed": 0, "chosen": i == best, "reached_epoch": _reached(curve)}
-            yield training.record(workload, placed, member, val_accuracy=curve, **fields)
+def on_grid(trainer: Trainer, plan: Plan, size: int) -> Iterator[Record]:
+    """Every rate of the grid at a batch size, side by side, with seed 0; marks the best as chosen."""
+    workload = Workload(batch_size=size, epochs=plan.epochs)
+    placed = trainer.place(workload, [(rate, 0) for rate in plan.rates])
+    epochs: list[dict[str, Any]] = []
+    while len(epochs) < plan.epochs and not _all_settled(epochs, len(plan.rates)):
+        epochs.append(trainer.ask("epoch"))
+    curves = [_curve(epochs, i) for i in range(len(plan.rates))]
+    best = max(range(len(curves)), key=lambda i: _merit(curves[i], plan.epochs))
+    for i, (rate, curve) in enumerate(zip(plan.rates, curves, strict=True)):
+        at = next((e for e, epoch in enumerate(epochs) if epoch["diverged"][i] is not None), None)
+        fields: dict[str, Any] = {}
+        if at is not None:
+            step = at * workload.steps + epochs[at]["diverged"][i]
+            fields = {"status": "diverged", "reason": f"diverged at step {step} (learning rate {rate:g})"}
+        member = {"part": ON_GRID, "rate": rate, "seed": 0, "chosen": i == best, "reached_epoch": _reached(curve)}
+        yield trainer.record(workload, placed, member, val_accuracy=curve, **fields)
 
 
-def one_by_one(training: Training, plan: Plan, learning_rate: float, chosen: dict[int, float]) -> Iterator[Record]:
-    """Equal epochs and equal updates at one rate; then seconds to the target at each size's own rate, by seed."""
-    smallest = Workload(batch_size=min(plan.batch_sizes))
-    updates = plan.compared_epochs * smallest.steps
-    for size in plan.batch_sizes:
-        workload = Workload(batch_size=size, learning_rate=learning_rate)
-        for part, steps in ((EPOCHS, plan.compared_epochs * workload.steps), (UPDATES, updates)):
-            placed = training.place(workload, [(learning_rate, 0)])
-            training.worker.ask("run", steps=steps)
-            train, validation = _accuracies(training.worker, workload)
-            member = {
-                "part": part, "rate": learning_rate, "seed": 0, "updates": steps,
-                "epochs": steps / workload.steps, "train_accuracy": train,
-            }  # fmt: skip
-            yield training.record(workload, placed, member, val_accuracy=[validation])
-    if not chosen:
-        return
-    for size in plan.batch_sizes:  # compile everything that is timed
-        training.place(Workload(batch_size=size), [(chosen[size], 0)])
-        training.worker.ask("epoch")
-    runs = [(size, seed) for size in plan.batch_sizes for seed in range(1, plan.seeds + 1)]
-    for size, seed in random.Random(0).sample(runs, len(runs)):
-        workload = Workload(batch_size=size, learning_rate=chosen[size], epochs=plan.epochs, seed=seed)
-        placed = training.place(workload, [(chosen[size], seed)])
-        epochs = []
-        while len(epochs) < plan.epochs and _reached(_curve(epochs, 0)) is None:
-            epochs.append(training.worker.ask("epoch"))
-        curve = _curve(epochs, 0)
+def compared(trainer: Trainer, plan: Plan, size: int, rate: float) -> Iterator[Record]:
+    """A batch size after equal epochs, and after as many updates as the smallest makes in them."""
+    updates = plan.compared_epochs * Workload(batch_size=min(plan.batch_sizes)).steps
+    workload = Workload(batch_size=size, learning_rate=rate)
+    for part, steps in ((EPOCHS, plan.compared_epochs * workload.steps), (UPDATES, updates)):
+        placed = trainer.place(workload, [(rate, 0)])
+        trainer.ask("run", steps=steps)
+        train, validation = _accuracies(trainer, workload)
         member = {
-            "part": TIMED, "rate": chosen[size], "seed": seed, "target": TARGET, "reached_epoch": _reached(curve),
-            "train_s": [e["wall_s"] - e["compile_s"] for e in epochs], "judge_s": [e["judge_s"] for e in epochs],
+            "part": part, "rate": rate, "seed": 0, "updates": steps,
+            "epochs": steps / workload.steps, "train_accuracy": train,
         }  # fmt: skip
-        yield training.record(workload, placed, member, val_accuracy=curve)
+        yield trainer.record(workload, placed, member, val_accuracy=[validation])
+
+
+def timed(trainer: Trainer, plan: Plan, chosen: dict[int, float], size: int, seed: int) -> Iterator[Record]:
+    """Seconds to the target with a batch size's own rate and a seed, in a process that has compiled every size."""
+    for other in sorted(set(chosen) - trainer.compiled):
+        trainer.place(Workload(batch_size=other), [(chosen[other], 0)])
+        trainer.ask("epoch")
+        trainer.compiled.add(other)
+    workload = Workload(batch_size=size, learning_rate=chosen[size], epochs=plan.epochs, seed=seed)
+    placed = trainer.place(workload, [(chosen[size], seed)])
+    epochs: list[dict[str, Any]] = []
+    while len(epochs) < plan.epochs and _reached(_curve(epochs, 0)) is None:
+        epochs.append(trainer.ask("epoch"))
+    curve = _curve(epochs, 0)
+    member = {
+        "part": TIMED, "rate": chosen[size], "seed": seed, "target": TARGET, "reached_epoch": _reached(curve),
+        "train_s": [e["wall_s"] - e["compile_s"] for e in epochs], "judge_s": [e["judge_s"] for e in epochs],
+    }  # fmt: skip
+    yield trainer.record(workload, placed, member, val_accuracy=curve)
 
 
 def _curve(epochs: Sequence[dict[str, Any]], i: int) -> list[float]:
@@ -181,11 +233,11 @@ def _all_settled(epochs: Sequence[dict[str, Any]], models: int) -> bool:
     return any(_reached(_curve(epochs, i)) is not None for i in range(models))
 
 
-def _accuracies(worker: Process, workload: Workload) -> tuple[float, float]:
-    """Training and validation accuracy of the worker's model, 0 to 1."""
-    with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
-        out = Path(folder) / "fetched.npz"
-        worker.ask("fetch", out=str(out))
+def _accuracies(trainer: Trainer, workload: Workload) -> tuple[float, float]:
+    """Training and validation accuracy of the model that is placed, 0 to 1."""
+    with scratch(5 * workload.parameters) as folder:
+        out = folder / "fetched.npz"
+        trainer.ask("fetch", out=str(out))
         with np.load(out) as archive:
             params = mlp.unflat([archive[name] for name in archive.files])
     split = data.for_workload(workload)

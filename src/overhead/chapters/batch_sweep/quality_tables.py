@@ -154,7 +154,7 @@ def updates_table(records: Sequence[Record]) -> Html:
             )
     if not rows:
         return Html(f"<p>{_nothing(records, EPOCHS)}</p>")
-    rate = (parts(records, EPOCHS)[0].member or {})["rate"]
+    rate = next(m["rate"] for r in records if (m := r.member) and m.get("part") in (EPOCHS, UPDATES) and "rate" in m)
     title = f"Learning rate {rate:g} throughout, one seed, 48,000 training and 12,000 validation images. "
     return Html(tables.as_html(pd.DataFrame(rows), title + _caption(parts(records, EPOCHS))))
 

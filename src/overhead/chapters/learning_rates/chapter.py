@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -80,13 +81,20 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
     def take(self, session: Session) -> list[Record]:
         """Curves, seconds from start to last result, what passing images costs, times against the number of models."""
         with measuring(session.force):
-            same = sweep.run(self.sweep(), keep=False)
-            own = sweep.run(self.sweep(own_weights=True), keep=False)
+            found = session.once("same weights", lambda: self._same_weights(session))
+            found += session.once(
+                "own weights", lambda: self._curves(sweep.run(self.sweep(own_weights=True), keep=False), session)
+            )
             session.say("curves drawn")
-            found = [*self._curves(same, session), *self._curves(own, session), *self._whole_command(same, session)]
-            found += self._passing(session)
+            found += self._whole_commands(session)
+            found += session.once("passing", lambda: self._passing(session))
         found += self._timed(session)
         return found
+
+    def _same_weights(self, session: Session) -> list[Record]:
+        """The curves of the sweep, and what it cost from start to last result."""
+        outcome = sweep.run(self.sweep(), keep=False)
+        return [*self._curves(outcome, session), self._cost(outcome, session, "command")]
 
     def _timed(self, session: Session) -> list[Record]:
         """Interleaved rounds of every engine, a solo run, and the floors, at each number of models."""
@@ -119,23 +127,25 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
             )  # fmt: skip
         return found
 
-    def _whole_command(self, same: Outcome, session: Session) -> list[Record]:
-        """The same sweep from start to last result: in one process, in pools, on Dask; and shapes through the pool."""
-        found = [self._cost(same, session, "command")]
+    def _whole_commands(self, session: Session) -> list[Record]:
+        """The same sweep from start to last result: in pools, on Dask; and shapes through the pool."""
+        found = []
         pools = ["jax-pool"] if self.preset == "quick" else ["jax-pool", "dask", "keras-pool"]
         for engine in pools:
-            asked = self.sweep(engine=engine)
-            outcome = sweep.run(asked.model_copy(update={"device": "cpu"}), keep=False)
-            session.say(f"{engine}: {len(outcome.rows)} processes ended")
-            found.append(self._cost(outcome, session, "command"))
+            found += session.once(engine, partial(self._pool, engine, session))
+            session.say(f"{engine}: its processes ended")
         shapes = Sweep(rates=(SHAPES_RATE,), layers=SHAPES, epochs=1, batch_size=self.batch_size, engine="jax-pool")
-        found += self._curves(sweep.run(shapes, keep=False), session, "shapes")
+        found += session.once("shapes", lambda: self._curves(sweep.run(shapes, keep=False), session, "shapes"))
         if self.preset == "quick":
             for engine in ("dask", "keras-pool", "article-pool"):
                 found.append(self._record(session, "command", engine, status="declined", reason=NOT_IN_QUICK))
         else:
-            found.append(self._article(session))
+            found += session.once("article-pool", lambda: [self._article(session)])
         return found
+
+    def _pool(self, engine: str, session: Session) -> list[Record]:
+        asked = self.sweep(engine=engine).model_copy(update={"device": "cpu"})
+        return [self._cost(sweep.run(asked, keep=False), session, "command")]
 
     def _cost(self, outcome: Outcome, session: Session, part: str) -> Record:
         report = {name: value for name, value in sweep.report(outcome).items() if name != "rows"}
@@ -163,7 +173,7 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
         rates = ",".join(f"{rate:g}" for rate in self.learning_rates)
         command = [sys.executable, str(root / "scripts" / "article_pool.py"), "--rates", rates]
         command += ["--epochs", str(self.epochs), "--batch-size", str(self.batch_size)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=3600)
         if done.returncode:
             return self._record(
                 session, "command", "article-pool", status="failed", reason=f"exit status {done.returncode}"
@@ -250,7 +260,9 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
         root = checkout()
         if root is None:
             return pages.Markdown("`scripts/article_pool.py` comes with a checkout of the book.")
-        return pages.Markdown("```python\n" + (root / "scripts" / "article_pool.py").read_text().rstrip() + "\n```")
+        return pages.Markdown(
+            "```python\n" + (root / "scripts" / "article_pool.py").read_text(encoding="utf-8").rstrip() + "\n```"
+        )
 
 
 def source(module: str, names: Sequence[str]) -> str:
@@ -258,7 +270,7 @@ def source(module: str, names: Sequence[str]) -> str:
     spec = find_spec(f"overhead.loops.{module}")
     assert spec is not None
     assert spec.origin is not None
-    lines = Path(spec.origin).read_text().splitlines()
+    lines = Path(spec.origin).read_text(encoding="utf-8").splitlines()
     found = {}
     for node in ast.parse("\n".join(lines)).body:
         if isinstance(node, ast.FunctionDef) and node.name in names:

@@ -6,8 +6,7 @@ import os
 import re
 import string
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import pandas as pd
@@ -16,7 +15,7 @@ from pydantic import Field
 from overhead.chapters import pages
 from overhead.chapters.base import Chapter
 from overhead.machine import host
-from overhead.machine.alone import measuring
+from overhead.machine.alone import measuring, scratch
 from overhead.measure.contestant import Contestant, environment
 from overhead.measure.session import Session
 from overhead.problem.workload import TRAINING_IMAGES, Size, Workload
@@ -43,22 +42,26 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
     def take(self, session: Session) -> list[Record]:
         """A record a device: the profile's summary, and the intervals of a few steps."""
         with measuring(session.force):
-            return [self._profiled(device, session) for device in self.usable_devices()]
+            return [
+                record
+                for device in self.usable_devices()
+                for record in session.once(f"profile {device}", partial(self._profiled, device, session))
+            ]
 
-    def _profiled(self, device: str, session: Session) -> Record:
+    def _profiled(self, device: str, session: Session) -> list[Record]:
         fields: dict[str, Any] = {"loop": self.loop, "device": device, "op": "profile", **session.provenance}
         workload = Workload(images=self.images)
         try:
-            with TemporaryDirectory(prefix="overhead-") as folder:
+            with scratch() as folder:
                 made = capture(self.loop, device, out=folder, images=self.images)
-                events = read_events(Path(folder) / (made.saved or ""))
+                events = read_events(folder / (made.saved or ""))
                 steps = frames.timeline(events, range_name="step", first=10, count=STEPS_DRAWN)
         except ProfileError as error:
-            return Record(status="failed", reason=str(error), **fields)
+            return [Record(status="failed", reason=str(error), **fields)]
         kept = made.summary.model_copy(update={"kernel_names": (), "parts": ()})
         fields |= {"tool": made.tool, "notes": list(made.notes)}
         fields |= {"profile": kept.model_dump(mode="json"), "timeline": steps.to_dict("list")}
-        return Record(
+        record = Record(
             status="ok",
             device_name=made.device_name,
             threads=made.threads,
@@ -66,6 +69,7 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
             workload=workload,
             **fields,
         )
+        return [record]
 
     def sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """What was profiled here and with what, or why nothing could be."""
