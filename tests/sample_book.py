@@ -15,9 +15,9 @@ import numpy as np
 
 from overhead.book import build as book
 from overhead.book import execute, pages
-from overhead.chapters.base import checkout
 from overhead.chapters.batch_sweep.chapter import BatchSweep
 from overhead.chapters.pages import Markdown
+from overhead.chapters.provenance import checkout
 from overhead.problem.workload import Workload
 from overhead.records import record as records
 from overhead.records.record import Record, Samples, Timing

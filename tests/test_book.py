@@ -25,7 +25,7 @@ from overhead.book import folder, fragments
 from overhead.book import pages as made_pages
 from overhead.book.build import BookError
 from overhead.chapters import CHAPTERS
-from overhead.chapters.base import checkout
+from overhead.chapters.provenance import checkout
 from overhead.loops import LOOPS
 from sample_book import CPU_HOST, GPU_HOST, SWEEP
 

@@ -20,7 +20,7 @@ import yaml
 from overhead.book import folder as folders
 from overhead.book import fragments, pages, policy
 from overhead.book.folder import FolderError
-from overhead.chapters.base import checkout
+from overhead.chapters.provenance import checkout
 
 PARTS_BEFORE = {"The question": ["book/intro", "book/article", "book/method"]}
 PARTS_AFTER = {

@@ -15,7 +15,7 @@ from typing import Any
 
 from overhead.book import build, folder
 from overhead.book.folder import FolderError
-from overhead.chapters.base import checkout
+from overhead.chapters.provenance import checkout
 
 # What a folder of results may hold beside a pair a chapter.
 OTHER_FILES = {"host.json", "calibration.json"}

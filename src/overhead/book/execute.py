@@ -13,7 +13,8 @@ from typing import Any
 
 from overhead.book import kernel
 from overhead.chapters import CHAPTERS, chapter_of, keeping
-from overhead.chapters.base import ParameterError, checkout
+from overhead.chapters.base import ParameterError
+from overhead.chapters.provenance import checkout
 from overhead.machine import alone
 from overhead.records import record
 

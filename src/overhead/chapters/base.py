@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import json
 import os
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import yaml
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
-from overhead.chapters import pages
+from overhead.chapters import pages, provenance
 from overhead.machine import host as hosts
 from overhead.machine.pools import blas
 from overhead.measure.session import ONE_PROCESS, PRESETS, Preset, Session
@@ -154,20 +152,19 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
             return records.read(Path(kept) / f"{self.name}.jsonl")
         folder = results_folder() / self.host / "papermill"
         folder.mkdir(parents=True, exist_ok=True)  # fails before minutes are spent
-        found = self.take(Session(self.settings, self.provenance(), print))
+        found = provenance.stamped(self.take(Session(self.settings, self.provenance(), print)))
         records.write(folder / f"{self.name}.jsonl", found)
         records.write_text(folder / "host.json", json.dumps(host_facts(found), indent=1) + "\n")
         print(f"records: {folder / self.name}.jsonl")
         return records.read(folder / f"{self.name}.jsonl")
 
     def provenance(self) -> dict[str, Any]:
-        """The fields that every record of this run shares."""
-        commit, dirty = revision()
+        """The fields that every record of this run shares; its code is stamped when it is kept."""
+        commit, dirty = provenance.revision()
         return {
             "host": self.host,
             "notebook": self.name,
             "started": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "code_sha256": code_sha256(self.name),
             "commit": commit,
             "dirty": dirty,
             "preset": self.preset,
@@ -258,42 +255,3 @@ def facts_of_run() -> dict[str, Any]:
             **facts,
         }
     return {**hosts.facts(), "frameworks": hosts.frameworks(), "blas": blas()}
-
-
-def checkout() -> Path | None:
-    """The root of the source checkout that this package runs from; None when it is installed without one."""
-    root = Path(__file__).resolve().parents[3]
-    return root if (root / "notebooks").is_dir() and (root / "pyproject.toml").is_file() else None
-
-
-def code_sha256(name: str) -> str:
-    """A checksum of the package's modules and of the notebook's code cells (where there is a checkout)."""
-    digest = hashlib.sha256()
-    package = Path(__file__).resolve().parents[1]
-    for path in sorted(package.rglob("*.py")):
-        digest.update(path.relative_to(package).as_posix().encode())
-        digest.update(path.read_bytes())
-    root = checkout()
-    notebook = root / "notebooks" / f"{name}.ipynb" if root else None
-    if notebook and notebook.exists():
-        for cell in json.loads(notebook.read_text())["cells"]:
-            if cell["cell_type"] == "code":
-                digest.update("".join(cell["source"]).encode())
-    return digest.hexdigest()
-
-
-def revision() -> tuple[str | None, bool | None]:
-    """The checkout's commit, and whether `src/` or `notebooks/` differ from it; (None, None) elsewhere."""
-    root = checkout()
-    if root is None:
-        return None, None
-
-    def git(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=30, check=True
-        ).stdout.strip()
-
-    try:
-        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", "src", "notebooks"))
-    except (OSError, subprocess.SubprocessError):
-        return None, None

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from overhead.chapters.base import Chapter, ParameterError, host_facts, revision
+from overhead.chapters import provenance
+from overhead.chapters.base import Chapter, ParameterError, host_facts
 from overhead.measure.journal import OLDEST_S, Journal
 from overhead.measure.session import Session
 from overhead.records import record as records
@@ -30,7 +31,7 @@ def measured_folder(host_folder: Path, name: str) -> Path:
 
 def identity(chapter: Chapter) -> dict[str, Any]:
     """What makes two runs of a chapter the same: its parameters and the code."""
-    commit, dirty = revision()
+    commit, dirty = provenance.revision()
     return {"chapter": chapter.name, "parameters": chapter.model_dump(mode="json"), "commit": commit, "dirty": dirty}
 
 
@@ -56,7 +57,8 @@ def measure(
         say(f"{chapter.name}: goes on where a run was ended early (FRESH=1 or --fresh measures it all anew)")
     began, started, complete = time.time(), time.monotonic(), False
     try:
-        found = chapter.take(Session(chapter.settings, chapter.provenance(), say, journal=journal))
+        taken = chapter.take(Session(chapter.settings, chapter.provenance(), say, journal=journal))
+        found = provenance.stamped(taken)
         about = {"run": run, "given": dict(given), "began": began, "seconds": round(time.monotonic() - started, 1)}
         _put(folder, found, about, chapter.name)
         complete = True

@@ -8,8 +8,9 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from overhead.chapters.base import ParameterError, revision
+from overhead.chapters.base import ParameterError
 from overhead.chapters.batch_sweep.chapter import floors
+from overhead.chapters.provenance import revision
 from overhead.loops import FLOORS, LOOPS
 from overhead.machine import host
 from overhead.measure.contestant import Contestant

@@ -16,10 +16,11 @@ from pydantic import BeforeValidator, Field
 
 from overhead import sweep
 from overhead.chapters import pages
-from overhead.chapters.base import Chapter, a_list, checkout, whole
+from overhead.chapters.base import Chapter, a_list, whole
 from overhead.chapters.batch_sweep.chapter import floors
 from overhead.chapters.learning_rates import figures as rate_figures
 from overhead.chapters.learning_rates import tables as rate_tables
+from overhead.chapters.provenance import checkout
 from overhead.loops import MANY
 from overhead.machine.alone import measuring
 from overhead.measure.contestant import Contestant

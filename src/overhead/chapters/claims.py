@@ -1,0 +1,43 @@
+"""Every claim of the book: the chapters' own, in the order of the book. What a claim is stands in `showing.claims`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+
+from overhead.chapters import CHAPTERS
+from overhead.records.record import Record
+from overhead.showing.claims import Claim, Finding, judged, missing
+
+CONCLUSIONS = {
+    "C1": "A small model can train faster on a CPU.",
+    "C2": "Peak TFLOPS is not a utilisation, and a bound is not a duration.",
+    "C3": "Measure the whole workload: synchronisation, validation, dropped batches and compilation change the figure.",
+    "C4": "Compare equivalent training, at equal validation quality.",
+    "C5": "Measure your own devices: the number of parameters does not decide.",
+    "C6": "Before buying other hardware, reduce dispatch and change the batch size.",
+}
+ROWS = tuple(f"S{number}" for number in range(1, 16))  # the article's claims, as its page numbers them
+
+# What the article says that no chapter measures yet.
+PENDING = [
+    Claim(
+        "grouping-decides-rows",
+        "Where an update touches few rows, the way look-ups and updates are grouped changes which device is faster.",
+        "",
+        lambda records: missing("no chapter measures sparse updates yet"),
+        ("S15",),
+    )
+]
+
+
+def claims() -> list[Claim]:
+    """All claims, chapter by chapter. Each chapter's folder has them in its `claims.py`."""
+    folders = dict.fromkeys(info.folder for info in CHAPTERS.values())
+    found = [claim for folder in folders for claim in import_module(f"overhead.chapters.{folder}.claims").CLAIMS]
+    return found + PENDING
+
+
+def findings(records: Mapping[str, Sequence[Record]]) -> list[tuple[Claim, Finding]]:
+    """Each claim with what a host's records (chapter → records) say of it."""
+    return [(claim, judged(claim, records.get(claim.chapter))) for claim in claims()]

@@ -1,0 +1,65 @@
+"""What the page on the clocks claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from overhead.harness import self_check
+from overhead.harness.experiments import MORE
+from overhead.records.record import Record
+from overhead.showing import tables
+from overhead.showing.claims import Claim, Finding, above, against, between, missing, timed
+from overhead.showing.claims import counted as counted_as
+
+CHAPTER = "00-clocks"
+NEAR = 0.03  # of the quiet ratio
+
+
+def reading(records: Sequence[Record]) -> Finding:
+    clock = next((r.timer for r in records if r.timer), None)
+    if clock is None:
+        return missing("no clock was kept")
+    return counted_as(clock["pair_cost_ns"], clock["pair_cost_ns"] < 1_000, "ns for a pair of readings")
+
+
+def turns(records: Sequence[Record]) -> Finding:
+    quiet, together, _ = self_check.load_ratios(records)
+    if quiet is None or not together:
+        return missing("no load was set beside the arms")
+    return between(together[0], quiet.median * (1 - NEAR), quiet.median * (1 + NEAR), f"times as long ({MORE} put in)")
+
+
+def forgotten(records: Sequence[Record]) -> Finding:
+    refused = [r for r in records if r.loop.endswith(":Unsynchronised")]
+    if not refused:
+        return missing("no device was pretended")
+    return counted_as(len(refused), all(r.status == "failed" for r in refused), "contestant refused")
+
+
+def cold(records: Sequence[Record]) -> Finding:
+    record = timed(records, "jax-epoch", 32)
+    if record is None or record.timing is None or record.timing.first_s is None:
+        return missing("no first run was kept")
+    steady = tables.headline(record)
+    if steady is None:
+        return missing("no later run was timed")
+    return above(against(record.timing.first_s, steady))
+
+
+CLAIMS = [
+    Claim("reading-costs-little", "A pair of readings of the clock costs less than a microsecond.", CHAPTER, reading),
+    Claim(
+        "turns-withstand-load",
+        "Beside a load that comes and goes, arms that take turns keep the ratio they have without it, within 3 %.",
+        CHAPTER,
+        turns,
+    ),
+    Claim(
+        "forgetting-is-caught",
+        "A contestant that does not wait for its device is refused.",
+        CHAPTER,
+        forgotten,
+        ("C3",),
+    ),
+    Claim("cold-run-longer", "The first run of a compiled epoch is slower than later ones.", CHAPTER, cold, ("C3",)),
+]
