@@ -58,6 +58,7 @@ LATER = {
     "calibrate": Later("overhead.model.command", "Measure what `advise` predicts from: the constants of this host."),
     "profile": Later("overhead.profiles.command", "What a profile of nsys or JAX says, as three different times."),
     "self-check": Later("overhead.harness.command", "Measure the harness itself: each property passes or fails."),
+    "status": Later("overhead.book.status", "Every page: when, how, stale or not, and which claims hold."),
     "sweep": Later("overhead.sweep.command", "Train a model for each learning rate; go on where one stopped."),
 }
 

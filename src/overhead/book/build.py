@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import yaml
 
 from overhead.book import folder as folders
-from overhead.book import fragments, pages, policy
+from overhead.book import fragments, ledger, pages, policy
 from overhead.book.folder import FolderError
 from overhead.chapters.provenance import checkout
 
-PARTS_BEFORE = {"The question": ["book/intro", "book/article", "book/method"]}
+PARTS_BEFORE = {"The question": ["book/intro", "book/article", "book/method", "book/ledger"]}
 PARTS_AFTER = {
     "In class": ["book/workshop/plan", "book/workshop/questions"],
     "Reference": ["book/loops", "book/glossary", "book/reproduce", "book/references"],
@@ -172,7 +172,10 @@ def assemble(root: Path, results: Path, found: Survey, source: Path) -> None:
             others = [other for other in hosts if other != host and chapter in hosts[other]]
             last = {"cell_type": "markdown", "id": "provenance", "metadata": {}}
             last["source"] = fragments.provenance(read, chapter, others)
-            text = json.dumps({**page, "cells": [*page["cells"], last]}, ensure_ascii=False)
+            first, *rest = page["cells"]
+            note = fragments.stale_note(read)
+            top = [{"cell_type": "markdown", "id": "stale", "metadata": {}, "source": note}] if note else []
+            text = json.dumps({**page, "cells": [first, *top, *rest, last]}, ensure_ascii=False)
             _write(source / "results" / host / f"{chapter}.ipynb", text)
     generated = {
         "generated/headline.md": fragments.headline(results, hosts, found.left_out),
@@ -180,13 +183,15 @@ def assemble(root: Path, results: Path, found: Survey, source: Path) -> None:
         "generated/agreement.md": fragments.agreement_rule(),
         "generated/presets.md": fragments.presets_table(),
     }
+    said = ledger.found_on(results, hosts)
     _write(source / "book" / "loops.md", fragments.loops_page(root))
+    _write(source / "book" / "ledger.md", ledger.page(root, said))
     for page in PROSE:
         path = source / f"{page}.md"
         if not path.exists():
             raise BookError(f"{page}.md is missing")
         text = INCLUDE.sub(lambda match: generated[match[1]], path.read_text(encoding="utf-8"))
-        _write(path, fragments.expand(text, root, hosts))
+        _write(path, fragments.expand(ledger.expand(text, said), root, hosts))
     _write(source / "_toc.yml", yaml.safe_dump(contents(hosts), sort_keys=False, allow_unicode=True))
 
 

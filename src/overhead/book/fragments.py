@@ -13,6 +13,7 @@ from typing import Any
 from overhead.book import folder
 from overhead.book.folder import Facts
 from overhead.chapters import CHAPTERS
+from overhead.chapters import provenance as measured_by
 from overhead.loops import LOOPS
 from overhead.measure import agreement
 from overhead.measure.session import PRESETS
@@ -189,6 +190,19 @@ def provenance(found: Sequence[Record], chapter: str, others: Sequence[str]) -> 
         f"- **Loops**: {', '.join(loops) or 'none was timed'}.\n"
         "- **How a sample is taken**: {ref}`method`; the words: {ref}`glossary`.\n"
         f"- **The same chapter elsewhere**: {elsewhere}.\n"
+    )
+
+
+def stale_note(found: Sequence[Record]) -> str | None:
+    """What stands at the top of a page whose measuring code has changed since: when, by which version, what changed."""
+    why = measured_by.stale(found)
+    if why is None:
+        return None
+    began = plain(min((r.started for r in found if r.started), default="an unknown day")[:10])
+    commit = next((r.commit for r in found if r.commit), None)
+    version = f"commit `{plain_code(commit)}`" if commit else "an unknown version"
+    return (
+        f":::{{note}}\nThis page is of {began}, {version}: {plain(why)}. Its figures are those of that version.\n:::\n"
     )
 
 

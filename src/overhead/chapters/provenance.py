@@ -100,5 +100,5 @@ def stale(found: Sequence[Record], package: Path = PACKAGE) -> str | None:
     if not changed:
         return None
     everything = len(changed) == len({record.loop for record in found})
-    what = "all that it shows" if everything else ", ".join(changed)
-    return f"measured by an earlier version: the code that measures {what} has changed since"
+    whose = "its" if everything else f"{', '.join(changed)}: its"
+    return f"measured by an earlier version; {whose} measuring code has changed since"
