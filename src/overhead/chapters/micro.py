@@ -167,10 +167,16 @@ def kernels_sentence(records: Sequence[Record]) -> str:
     (old, first), (new, last) = timed[0], timed[-1]
     found = ratio(first, "each", last, "each")
     return (
-        f"On one thread the product takes {tables.interval(found)} times as long with OpenBLAS's {old} kernels "
-        f"({KERNELS[old]}) as with its {new} kernels ({KERNELS[new]}). A kernel that OpenBLAS lacks in this build is "
-        "replaced by another one, so compare the column *used*."
+        f"On one thread the product takes {tables.interval(found)} times as long with OpenBLAS held to "
+        f"{_used(old, first)} as held to {_used(new, last)}."
     )
+
+
+def _used(asked: str, record: Record) -> str:
+    """The kernel that was asked for with its instructions; the one that OpenBLAS used where it is another."""
+    if record.kernels in (None, asked):
+        return f"its {asked} kernels ({KERNELS[asked]})"
+    return f"{asked}, for which this build used its {record.kernels} kernels"
 
 
 def layouts_table(records: Sequence[Record]) -> pd.DataFrame:

@@ -173,7 +173,7 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
         frame = tables.epochs_frame(records)
         timed = frame[frame["status"] == "ok"]
         size = int(timed["batch_size"].min()) if len(timed) else 0
-        rows = timed[timed["batch_size"] == size].sort_values("epoch_s")
+        rows = timed[timed["batch_size"] == size].sort_values("headline_s")
         if len(rows) < 2:
             return pages.Markdown("Fewer than two loops could be timed on this host, so there is nothing to compare.")
         best, worst = rows.iloc[0], rows.iloc[-1]
@@ -182,15 +182,16 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
             return pages.Markdown("The slowest and the fastest loop share no round here, so they are not compared.")
         text = (
             f"At batch size {size}, **{best['loop']}** on the {best['device'].upper()} takes "
-            f"{tables.number(best['epoch_s'])} s an epoch and **{worst['loop']}** on the {worst['device'].upper()} "
-            f"{tables.number(worst['epoch_s'])} s: {tables.interval(found)} times as long "
-            f"(median of {found.n} pairs, 95 % interval), for the same {int(best['images_seen']):,} images, "
-            "the same updates and the same validation accuracy."
+            f"{tables.number(best['headline_s'])} s an epoch and **{worst['loop']}** on the {worst['device'].upper()} "
+            f"{tables.number(worst['headline_s'])} s: {tables.interval(found)} times as long "
+            f"(undisturbed, {found.n} turns, 95 % interval), for the same {int(best['images_seen']):,} images "
+            f"and the same updates; validation accuracy {_percent(worst)} and {_percent(best)}."
         )
-        if "times_floor" in best and math.isfinite(best["times_floor"]):
+        floor = tables.floor_of(records, size, best["device"])
+        if floor and "times_floor" in best and math.isfinite(best["times_floor"]):
             text += (
-                f" The matrix products alone take {tables.number(best['epoch_s'] / best['times_floor'])} s, so "
-                f"{best['loop']} is at {tables.with_interval(*best[FLOOR_COLUMNS])} times its floor."
+                f" The matrix products alone take {tables.interval(floor[1])} s undisturbed, so {best['loop']} is at "
+                f"{tables.with_interval(*best[FLOOR_COLUMNS])} times its floor."
             )
         return pages.Markdown(text)
 
@@ -329,6 +330,10 @@ def floors(devices: Sequence[str]) -> list[Contestant]:
         if device in info.devices
         for count in (threads if device == "cpu" else threads[-1:])
     ]
+
+
+def _percent(row: Any) -> str:
+    return f"{100 * row['val_accuracy']:.2f} %" if math.isfinite(row["val_accuracy"]) else "not kept"
 
 
 def _record(records: Sequence[Record], row: Any) -> Record:

@@ -14,6 +14,7 @@ from overhead.loops import LOOPS
 from overhead.records import stats
 from overhead.records.record import Record
 from overhead.showing import tables
+from overhead.showing.claims import HOLDS, first_at
 from overhead.showing.figures import COLOURS, Canvas, Figure
 
 GOAL = f"{100 * TARGET:.0f} %"
@@ -199,12 +200,21 @@ def sentence(records: Sequence[Record]) -> Markdown:
     if reached.empty:
         return Markdown(f"No batch size reached {GOAL} within {int(found['limit'].max())} epochs here.")
     best = reached.loc[reached["median_s"].idxmin()]
+    times: dict[tuple[str, int], list[float]] = {}
+    for r in parts(records, TIMED):
+        if r.status == "ok":
+            times.setdefault((r.device, (r.workload or {})["batch_size"]), []).append(reached_s(r))
+    named = {f"{device} {size}": of for (device, size), of in times.items()}
+    first = first_at(named, f"{best['device']} {int(best['batch_size'])}").status == HOLDS
     text = (
-        f"First at {GOAL} validation accuracy: batch size **{int(best['batch_size']):,}** on the "
-        f"{best['device'].upper()} at rate {best['rate']:g}, after {tables.number(best['median_s'])} s and "
+        f"{'First' if first else 'Least in the median'} at {GOAL} validation accuracy: batch size "
+        f"**{int(best['batch_size']):,}** on the {best['device'].upper()} at "
+        f"rate {best['rate']:g}, after {tables.number(best['median_s'])} s and "
         f"{best['epochs']:g} epochs (median of {int(best['seeds'])} seeds; p10 to p90: "
         f"{_time(best['p10_s'], int(best['limit']))} to {_time(best['p90_s'], int(best['limit']))} s)."
     )
+    if not first and len(found) > 1:
+        text += " Which batch size is first is not shown: seeds of others were there before its last, or are too few."
     for row in found.itertuples():
         if row.Index == best.name:
             continue

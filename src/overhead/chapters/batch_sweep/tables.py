@@ -126,7 +126,7 @@ def plateau_table(records: Sequence[Record], caption: str) -> Html:
             value = found[name]
             shown = tables.interval(mapped(value, partial(mul, scale))) if value and all(found.values()) else None
             row[label] = shown or tables.NOT_MEASURED
-        rows.append(row | {"note": "" if all(found.values()) else "no line: slower at the larger batch"})
+        rows.append(row | {"note": "" if all(found.values()) else "no line: one of its parts is below 0 in some round"})
     if not rows:
         return Html("<p>No loop was timed at two batch sizes, so nothing can be told apart.</p>")
     title = "Epoch = steps · (us per step) + images · (us per image), through the smallest and the largest batch. "

@@ -230,7 +230,7 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
         return roofline.roofline(frame, ceiling, alt)
 
     def gap_table(self, records: Sequence[Record]) -> pages.Html:
-        """A row an op: measured, bound, launch floor, and the share of the bound or why there is none."""
+        """A row an op: measured, bound, launch floor, and bound over measured or why that is none."""
         frame = self.roofline_frame(records)
         rows = [
             {
@@ -239,7 +239,7 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
                 "measured, us": tables.number(r.time_us),
                 "bound, us": tables.number(r.bound_us),
                 "launch floor, us": tables.number(r.launch_floor_s * 1e6),
-                "share of the bound": f"{r.share:.1%}" if math.isfinite(r.share) else r.verdict,
+                "bound / measured": f"{r.share:.1%}" if math.isfinite(r.share) else r.verdict,
             }
             for r in frame.itertuples()
         ]

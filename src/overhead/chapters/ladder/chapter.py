@@ -165,7 +165,7 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
                     if below is not None and (gain := tables.ratio(below, record)):
                         row |= {
                             "gain": gain,
-                            "verdict": stats.verdict(_inverse(gain)),
+                            "verdict": tables.verdict(record, below, _inverse(gain)),
                             "payback_epochs": payback(below, record),
                         }
                 rows.append(row)
@@ -177,14 +177,21 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
         climbed = frame[frame["gain"].notna()]
         if climbed[climbed["variant"] == ""].empty:
             return pages.Markdown("No two rungs could be timed on this host, so there is nothing to compare.")
-        best = max(climbed[climbed["variant"] == ""].itertuples(), key=lambda row: row.gain.median)
+        plain = [row for row in climbed.itertuples() if row.variant == ""]
+        best = max(plain, key=lambda row: row.gain.median)
+        sure = len(plain) > 1 and best.gain.low > max(row.gain.high for row in plain if row is not best)
         text = (
-            f"The largest single gain at batch size {self.batch_size} ({best.device.upper()}) is from **{best.below}** "
+            f"The {'largest' if sure else 'largest estimate of a'} single gain at batch size {self.batch_size} "
+            f"({best.device.upper()}) is from **{best.below}** "
             f"to **{best.loop}**: {tables.interval(best.gain)} times less time an epoch, by removing {best.removes}."
         )
-        useless = [f"{r.loop} over {r.below}" for r in climbed.itertuples() if r.verdict != "faster" and not r.variant]
+        if not sure:
+            text += " Its interval reaches into that of another rung."
+        useless = [f"{r.loop} over {r.below}" for r in plain if r.verdict in ("slower", "no difference shown")]
         if useless:
-            text += f" Rungs that do not help here: {', '.join(useless)}."
+            text += f" Rungs that are not shown to help here: {', '.join(useless)}."
+        if any(r.verdict == tables.ONE_PROCESS_EACH for r in plain):
+            text += " Rungs of one process each have no verdict, since a process can be slow for its whole life."
         ported, original = (frame[frame["loop"] == f"{name}-per-image"] for name in ("cupy", "numpy"))
         if len(ported) and len(original) and ported.iloc[0]["epoch"] and original.iloc[0]["epoch"]:
             by_name = {r.loop: r for r in records if not variant(r)}
@@ -236,7 +243,7 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
                     "times the floor": tables.interval(row.times_floor) if row.times_floor else tables.NOT_MEASURED,
                     "first epoch, s": tables.number(row.first_s),
                     "paid back after": _epochs(row.payback_epochs),
-                    "note": "" if row.verdict in (None, "faster") else f"does not help: {row.verdict}",
+                    "note": NOTES.get(row.verdict, ""),
                 }
             )
         return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings), "the rungs"))
@@ -251,7 +258,7 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
             row = {"rung": label(record), "device": record.device}
             row |= {label: count_text(counts.get(key)) for key, label in COUNTS.items()}
             rows.append(row | {"note": counts.get("reason", "")})
-        caption = f"Whole numbers of one step at batch size {self.batch_size}, counted after the timing"
+        caption = f"Counts of one step at batch size {self.batch_size}, the mean of several, taken after the timing"
         return pages.Html(tables.as_html(pd.DataFrame(rows), caption, "counts of a step"))
 
 
@@ -259,6 +266,11 @@ FRAME_COLUMNS = [
     "loop", "variant", "device", "below", "removes", "status", "reason", "epoch", "gain", "verdict", "payback_epochs",
     "times_floor", "first_s",
 ]  # fmt: skip
+NOTES = {
+    "slower": "does not help: slower",
+    "no difference shown": "not shown to help",
+    tables.ONE_PROCESS_EACH: tables.ONE_PROCESS_EACH,
+}
 COLUMNS = (
     "seconds per epoch",
     "n",

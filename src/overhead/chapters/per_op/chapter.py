@@ -132,10 +132,10 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
         for row in steps.itertuples():
             ops = frame[frame["backend"] == row.backend]
             most = ops.loc[ops["median_us"].idxmax()]
-            share = most["median_us"] / ops["median_us"].sum()
+            share = most["median_us"] / row.sum.median
             lines.append(
                 f"- **{row.backend}**: the thirteen ops add up to {_us(row.sum)} us a step. The largest is "
-                f"`{most['op']}` with {tables.number(most['median_us'])} us ({share:.0%} of the sum). Timed one by one "
+                f"`{most['op']}` with {tables.number(most['median_us'])} us ({share:.1%} of the sum). Timed one by one "
                 f"they take {_us(row.difference)} us more than the same calls in order with one wait at the end "
                 f"({_us(row.unread)} us; {tables.interval(row.ratio)} times as long)."
             )

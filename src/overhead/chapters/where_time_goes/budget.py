@@ -16,6 +16,7 @@ from overhead.records import stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import figures, tables
+from overhead.showing.claims import CLOSES, HOLDS, closes
 
 PIECE_BLOCK_S = 0.02
 WATCHED_S = 0.6  # the driver's own sample interval is up to a sixth of a second
@@ -57,7 +58,6 @@ PACED = ["keras-fit"]
 ALSO_ALONE = ["numpy", "jax-epoch"]
 ALL_TERMS = (CALLS, PRODUCTS, ELEMENTWISE, ALLOCATION, DATA)
 ALONE = ", 1 thread"
-CLOSES = 0.10  # a residual within this share of the step is called closed
 
 
 FAULTS, UTILISATION = "page-faults", "gpu-utilisation"  # what is counted, and what is a share
@@ -110,6 +110,11 @@ class Budget(NamedTuple):
         """The residual as a share of the step."""
         return self.residual.median / self.step.median
 
+    @property
+    def closes(self) -> bool:
+        """Whether the whole interval of the residual lies within `CLOSES` of the step."""
+        return closes(self.residual, self.step.median).status == HOLDS
+
     def sentence(self) -> str:
         """One line of Markdown."""
         parts = ", ".join(f"{term.name} {tables.number(_rounded(i).median)}" for term, i in self.terms)
@@ -120,11 +125,13 @@ class Budget(NamedTuple):
         if self.faults is not None:
             words += f"Its new arrays cause {self.faults:,.0f} page faults a step. "
         left = f"{tables.interval(_rounded(self.residual))} us ({self.unexplained:+.0%})"
-        if abs(self.unexplained) <= CLOSES:
+        if self.closes:
             return words + f"The budget closes: {left} is left."
-        if self.unexplained > 0:
+        if self.residual.low > 0:
             return words + f"It does not close: {left} is unexplained."
-        return words + f"It does not close: the parts cost more alone than together, by {left}."
+        if self.residual.high < 0:
+            return words + f"It does not close: the parts cost more alone than together, by {left}."
+        return words + f"That it closes is not shown: {left} is left, and its interval reaches beyond {CLOSES:.0%}."
 
     def cells(self) -> dict[str, str]:
         """A text a term, then sum, step and residual: microseconds with interval, and the share of the step."""
@@ -142,7 +149,7 @@ def sentences(found: Sequence[Budget]) -> list[str]:
     for ours in found:
         alone = next((b for b in found if b.backend == f"{ours.backend}{ALONE}"), None)
         line = ours.sentence()
-        if alone and abs(ours.unexplained) > CLOSES:
+        if alone and not ours.closes:
             line += f" With one thread {tables.interval(_rounded(alone.residual))} us is left"
             apart = ours.residual.low > alone.residual.high
             line += ": the rest comes with the other threads." if apart else "; the two intervals overlap."
