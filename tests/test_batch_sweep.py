@@ -13,13 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-<<<<<<< HEAD
-from overhead.chapters.base import ParameterError, checkout
-from overhead.chapters.batch_sweep import anomalies, article, bench, quality
-=======
 from overhead.chapters.base import ParameterError
-from overhead.chapters.batch_sweep import anomalies, article, quality
->>>>>>> 10f09d1 (Make statements of fact named claims with checks)
+from overhead.chapters.batch_sweep import anomalies, article, bench, quality
 from overhead.chapters.batch_sweep import tables as batch_tables
 from overhead.chapters.batch_sweep.chapter import AXES, BatchSweep
 from overhead.chapters.provenance import checkout
