@@ -72,7 +72,8 @@ def test_a_record_with_a_checksum_of_everything_or_none_is_of_an_earlier_version
 
 
 def test_a_loop_by_its_class_has_the_file_that_it_stands_in():
-    files = {path.relative_to(PACKAGE).as_posix() for path in measuring(SWEEP, "overhead.loops.keras_xla:KerasFitXlaLoop")}
+    found = measuring(SWEEP, "overhead.loops.keras_xla:KerasFitXlaLoop")
+    files = {path.relative_to(PACKAGE).as_posix() for path in found}
 
     assert "loops/keras_xla.py" in files
     assert "loops/numpy_.py" not in files
