@@ -71,7 +71,7 @@ def timed(
 
 def of_workload(record: Record, name: str) -> Any:
     """A field of what a record was measured on; None where it has none."""
-    return (record.workload or {}).get(name)
+    return getattr(record.workload, name, None)
 
 
 def scaled(found: Interval, factor: float) -> Interval:

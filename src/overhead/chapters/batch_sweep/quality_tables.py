@@ -203,7 +203,7 @@ def sentence(records: Sequence[Record]) -> Markdown:
     times: dict[tuple[str, int], list[float]] = {}
     for r in parts(records, TIMED):
         if r.status == "ok":
-            times.setdefault((r.device, (r.workload or {})["batch_size"]), []).append(reached_s(r))
+            times.setdefault((r.device, r.trained.batch_size), []).append(reached_s(r))
     named = {f"{device} {size}": of for (device, size), of in times.items()}
     first = first_at(named, f"{best['device']} {int(best['batch_size'])}").status == HOLDS
     text = (

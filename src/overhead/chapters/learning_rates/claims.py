@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from overhead.chapters.learning_rates.tables import extra, member
+from overhead.chapters.learning_rates.tables import member
 from overhead.records.record import Record
 from overhead.showing.claims import Claim, Finding, counted, missing, slower
 
@@ -18,7 +18,7 @@ def beside(slow: str, fast: str, models: int = 5) -> Callable[[Sequence[Record]]
         found = {
             r.loop: r
             for r in records
-            if extra(r, "part") == "models" and extra(r, "beside") == models and r.device == "cpu" and r.status == "ok"
+            if r.part == "models" and r.beside == models and r.device == "cpu" and r.status == "ok"
         }
         return slower(found.get(slow), found.get(fast))
 
@@ -30,7 +30,7 @@ def seeds(records: Sequence[Record]) -> Finding:
     last = {
         (member(r)["rate"], member(r)["own_weights"]): r.val_accuracy[-1]
         for r in records
-        if extra(r, "part") == "curves" and r.status == "ok" and r.val_accuracy
+        if r.part == "curves" and r.status == "ok" and r.val_accuracy
     }
     moved = [100 * abs(last[rate, False] - last[rate, True]) for rate, own in last if not own and (rate, True) in last]
     if not moved:
@@ -39,7 +39,7 @@ def seeds(records: Sequence[Record]) -> Finding:
 
 
 def diverges(records: Sequence[Record]) -> Finding:
-    same = [r for r in records if extra(r, "part") == "curves" and not member(r)["own_weights"]]
+    same = [r for r in records if r.part == "curves" and not member(r)["own_weights"]]
     bad = [member(r)["rate"] for r in same if r.status == "diverged"]
     if not same:
         return missing("no curves were drawn")
@@ -50,7 +50,7 @@ def diverges(records: Sequence[Record]) -> Finding:
 
 
 def sent(records: Sequence[Record]) -> Finding:
-    found = next((extra(r, "cost") for r in records if r.loop == "pickle" and extra(r, "cost")), None)
+    found = next((r.cost for r in records if r.loop == "pickle" and r.cost), None)
     if found is None:
         return missing("no images were passed")
     return counted(
