@@ -69,7 +69,8 @@ def version() -> str:
 def load(source: str, defines: Mapping[str, int]) -> Library:
     """The library made of `c/SOURCE` for this processor, from the cache where it holds it. Raises `Declined`."""
     command = compiler()
-    text = "".join((resources.files("overhead.loops") / "c" / part).read_text(encoding="utf-8") for part in ("vectors.h", source))
+    folder = resources.files("overhead.loops") / "c"
+    text = "".join((folder / part).read_text(encoding="utf-8") for part in ("vectors.h", source))
     wanted = [*OPTIONS, *(f"-D{name}={value}" for name, value in defines.items())]
     key = "\n".join([text, version(), *command, *wanted, *NATIVE, processor()])
     name = f"{Path(source).stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"

@@ -266,8 +266,6 @@ FRAME_COLUMNS = [
     "loop", "variant", "device", "below", "removes", "status", "reason", "epoch", "gain", "verdict", "payback_epochs",
     "times_floor", "first_s",
 ]  # fmt: skip
-
-
 NOTES = {
     "slower": "does not help: slower",
     "no difference shown": "not shown to help",
