@@ -151,9 +151,8 @@ def first_at(times: Mapping[str, Sequence[float]], name: str, unit: str = " s") 
     if name not in times or len(times) < 2 or min(map(len, times.values())) < 5:
         return missing("fewer than two were measured with five seeds")
     ours, others = times[name], [t for other, of in times.items() if other != name for t in of]
-    figure = (
-        f"its last seed after {tables.number(max(ours))}{unit}, the first of the others {tables.number(min(others))}"
-    )
+    last, next_ = tables.number(max(ours)), tables.number(min(others))
+    figure = f"{name}: its last seed after {last}{unit}, the first of the others after {next_}{unit}"
     return Finding(HOLDS if max(ours) < min(others) else FAILS, figure)
 
 
