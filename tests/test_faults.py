@@ -106,7 +106,7 @@ def test_a_bench_needs_neither_a_home_nor_a_temporary_folder_of_its_own(tmp_path
 
 NAMES = {
     "USER": "zoe-quagga", "LOGNAME": "zoe-quagga", "HOSTNAME": "quagga-box", "OVERHEAD_TOKEN": "s3cr3t-quagga",
-    "OMP_TOKEN": "s3cr3t-quagga", "JAX_QUAGGA": "s3cr3t-quagga", "XLA_QUAGGA": "10.9.8.7",
+    "OMP_TOKEN": "s3cr3t-quagga", "JAX_SETTING": "s3cr3t-quagga", "XLA_SETTING": "10.9.8.7",
 }  # fmt: skip
 
 
