@@ -168,6 +168,34 @@ def test_a_notebook_that_lost_its_tag_does_not_run_with_the_defaults(tmp_path, r
     assert {name: data for name, data in contents(results).items() if ".measured" not in name} == before
 
 
+STALE = {"argv": ["/gone/python", "-m", "ipykernel_launcher", "-f", "{connection_file}"], "display_name": "Python 3"}
+SURROUNDINGS = """
+import sys, psutil, matplotlib
+listens = [c for c in psutil.Process().net_connections("inet") if c.status == psutil.CONN_LISTEN]
+print("listens on", len(listens), "usetex", matplotlib.rcParams["text.usetex"], "started", "started" in globals())
+"""
+
+
+@pytest.mark.slow
+def test_the_kernel_is_this_python_listens_on_no_port_and_has_none_of_the_users_settings(
+    notebook, results, tmp_path, monkeypatch
+):
+    stale = tmp_path / "jupyter" / "kernels" / "python3"
+    start_up = tmp_path / "ipython" / "profile_default" / "startup"
+    for folder in (stale, start_up):
+        folder.mkdir(parents=True)
+    (stale / "kernel.json").write_text(json.dumps({**STALE, "language": "python"}))
+    (start_up / "00.py").write_text("started = 1")
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\n")
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("MATPLOTLIBRC", str(tmp_path / "matplotlibrc"))
+
+    path = run(results, notebook(READS, SURROUNDINGS))
+
+    assert "listens on 0 usetex False started False" in path.read_text()
+
+
 def test_of_two_runs_at_once_the_second_is_told_who_runs(results, tmp_path, monkeypatch):
     monkeypatch.setenv("OVERHEAD_LOCK", str(tmp_path / "lock"))
     before = contents(results)

@@ -8,7 +8,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from overhead.machine import alone
 
@@ -24,7 +26,7 @@ def private(folder: Path) -> Iterator[dict[str, str]]:
     """
     kernels = folder / "jupyter" / "kernels" / "python3"
     kernels.mkdir(parents=True)
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    command = [sys.executable, "-m", "overhead.book.kernel", "-f", "{connection_file}"]
     (kernels / "kernel.json").write_text(
         json.dumps({"argv": command, "display_name": "Python 3", "language": "python"}), encoding="utf-8"
     )
@@ -47,3 +49,15 @@ def private(folder: Path) -> Iterator[dict[str, str]]:
 def _short(folder: Path) -> Path:
     """Where sockets go: in `folder`, or in the system's own temporary folder where that path is too long for one."""
     return folder if len(os.fsencode(folder)) < LONGEST_SOCKET - 60 else Path("/tmp")
+
+
+def main() -> None:
+    """ipykernel without the port on which it would take what forked children print; a page's cells fork none."""
+    kernelapp: Any = import_module("ipykernel.kernelapp")
+    thread = kernelapp.IOPubThread
+    kernelapp.IOPubThread = lambda socket, pipe=False, session=False: thread(socket, pipe=False, session=session)
+    kernelapp.launch_new_instance()
+
+
+if __name__ == "__main__":
+    main()
