@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := book
-.PHONY: setup book test lint faults clean
+.PHONY: setup book test check-all lint faults clean
 
 define FIND_PYTHON
 import os, sys
@@ -56,6 +56,10 @@ lint: setup
 
 test: lint
 	@$(BIN)/python -m pytest
+
+# The tests that take minutes each as well.
+check-all: lint
+	@$(BIN)/python -m pytest -m "long or not long"
 
 # Two hundred kills of runs, sweeps, benches and books at random instants; at most half an hour.
 faults: setup

@@ -17,7 +17,6 @@ from overhead.book import build as book
 from overhead.book import execute, pages
 from overhead.chapters.batch_sweep.chapter import BatchSweep
 from overhead.chapters.pages import Markdown
-from overhead.chapters.provenance import checkout
 from overhead.problem.workload import Workload
 from overhead.records import record as records
 from overhead.records.record import Record, Samples, Timing
@@ -28,8 +27,7 @@ FACTS: dict[str, Any] = {
     "cpu_model": "Made <Up> CPU | model_1", "architecture": "x86_64", "cores_present": 4, "cores_allowed": 4,
     "memory_bytes": 2**34, "os": "Linux 6.1", "python": "3.12.1", "gpus": [],
 }  # fmt: skip
-ROOT = checkout()
-assert ROOT is not None
+ROOT = Path(__file__).resolve().parents[1]
 GPU = {"name": "Made-Up GPU 9000", "driver": "555.1", "memory_mib": "81559"}
 
 

@@ -26,9 +26,11 @@ PROCESSES = 10
 SCRIPT = """
 import json, sys
 import numpy as np
-from overhead import census, loops, mlp
-from overhead.data import Split
-from overhead.workload import Workload
+from overhead import loops
+from overhead.measure import census
+from overhead.problem import mlp
+from overhead.problem.data import Split
+from overhead.problem.workload import Workload
 
 batch_size, census.LEAST_STEPS = int(sys.argv[1]), int(sys.argv[2])
 w = Workload(images=2 * batch_size, batch_size=batch_size)

@@ -243,6 +243,8 @@ def test_a_batch_without_a_length_is_no_fault(tmp_path):
 
 def test_queued_work_that_cannot_be_waited_for_is_refused(tmp_path, monkeypatch):
     (tmp_path / "queued.py").write_text("def make_batch(n):\n    return [0] * n\ndef step(n):\n    return None\n")
+    for framework in ("jax", "tensorflow", "torch", "cupy"):  # what other tests have imported
+        monkeypatch.delitem(sys.modules, framework, raising=False)
     subject = Subject(tmp_path / "queued.py", "step", "make_batch")
     subject.wait(None)
     monkeypatch.setitem(sys.modules, "cupy", sys)

@@ -127,7 +127,7 @@ def test_in_the_kernel_of_a_run_a_chapter_reads_its_records_and_measures_nothing
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
-        ([READS, "1 / 0", LAST], r"^05-batch-sweep: cell \d raised ZeroDivisionError: division by zero$"),
+        ([READS, "1 / 0", LAST], r"^05-batch-sweep: cell \d raised ZeroDivisionError: division by zero\n"),
         ([READS, "import os; os.kill(os.getpid(), 9)", LAST], "^05-batch-sweep: DeadKernelError: Kernel died"),
         ([READS, "import os; os._exit(0)", LAST], "^05-batch-sweep: DeadKernelError: Kernel died"),
         ([READS, "%%bash\nexit 3", LAST], "cell .* raised CalledProcessError: .*exit status 3"),

@@ -31,7 +31,7 @@ SESSION = Session(PRESETS["quick"], {"host": "h", "notebook": "n"})
 BENCH = ("bench", "--loops", "numpy", "--batch-sizes", "32", "--images", "640", "--json")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_twenty_kills_damage_lose_and_leave_nothing():
     found = faults.campaign(20, 900, seed=20)

@@ -212,13 +212,14 @@ def test_thirty_million_events_are_counted_and_not_read(tmp_path):
 
 
 MEASURED = """
-import resource, sys
+import sys
+from overhead.measure.clock import peak_rss_bytes
 from overhead.profiles import read_profile
 try:
     read_profile(sys.argv[1])
 except ValueError as error:
     print(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+print(peak_rss_bytes() // 2**20)
 """
 
 

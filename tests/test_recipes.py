@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 import overhead
-from overhead.book import build, execute, fragments
+from overhead.book import build, folder, fragments
 from overhead.loops import frameworks
 from sample_book import CPU_HOST, write_host
 from sample_book import sweep as sample_records
@@ -273,8 +273,8 @@ def test_the_new_chapter_runs_and_is_in_the_contents(with_chapter):
     assert made.cells[-1].outputs[0].data["text/markdown"] == "Hello of 1 record."
 
     code = (
-        "from pathlib import Path; from overhead.book import build, execute; "
-        "print(json.dumps(build.contents(execute.hosts(Path('results')))))"
+        "from pathlib import Path; from overhead.book import build, folder; "
+        "print(json.dumps(build.contents({'local': folder.chapters(Path('results/local'))})))"
     )
     assert "results/local/99-hello" in json.dumps(with_chapter.told(code))
 
@@ -284,10 +284,10 @@ def test_the_new_chapter_runs_and_is_in_the_contents(with_chapter):
 
 def test_a_host_is_a_folder(tmp_path):
     write_host(tmp_path, CPU_HOST, sample_records())
-    before = execute.hosts(tmp_path)
+    before = folder.hosts(tmp_path)
     shutil.copytree(tmp_path / CPU_HOST, tmp_path / "new-box")
 
-    hosts = execute.hosts(tmp_path)
+    hosts = {name: folder.chapters(tmp_path / name) for name in folder.hosts(tmp_path)}
     assert set(hosts) - set(before) == {"new-box"}
     parts = {part["caption"]: part["chapters"] for part in build.contents(hosts)["parts"]}
     assert parts["Measured on new-box"] == [{"file": "results/new-box/05-batch-sweep"}]

@@ -39,7 +39,12 @@ def revision() -> tuple[str | None, bool | None]:
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=30, check=True
+            ["git", "-C", str(root), *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=30,
+            check=True,
         ).stdout.strip()
 
     try:

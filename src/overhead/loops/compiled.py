@@ -128,7 +128,7 @@ def _compile(command: list[str], options: list[str], text: str, stem: Path) -> t
 
 def _run(command: list[str], text: str = "") -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=LIMIT_S)
+        return subprocess.run(command, input=text, capture_output=True, encoding="utf-8", timeout=LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Declined(f"the C compiler {Path(command[0]).name} cannot be run: {error}") from None
 

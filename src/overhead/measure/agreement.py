@@ -142,8 +142,8 @@ def diverged_step(losses: Sequence[float], classes: int, began: float = math.nan
     limit = math.log(classes)
     if all(loss <= 1.5 * began for loss in losses):
         return None
-    # Divided before they are added: the sum of two finite losses may not be finite.
-    if all(map(math.isfinite, losses)) and math.fsum(loss / len(losses) for loss in losses) <= limit:
+    # A loss that lifts the mean above the limit by itself is seen first: the sum of finite losses may not be finite.
+    if all(loss <= limit * len(losses) for loss in losses) and math.fsum(losses) <= limit * len(losses):
         return None
     step = len(losses)
     while step and not losses[step - 1] <= 10 * limit:
