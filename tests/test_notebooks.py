@@ -63,7 +63,7 @@ def test_the_sweep_without_frameworks_says_why_rows_are_missing(tmp_path):
     done = papermill("05-batch-sweep", "-p", "batch_sizes", "[4096]", "-y", rest, *quiet, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
 
-    kept = records.read(tmp_path / "results" / "local" / "05-batch-sweep.jsonl")  # beside where it was started
+    kept = records.read(tmp_path / "results" / "local" / "papermill" / "05-batch-sweep.jsonl")
     of_sweep = [r for r in kept if r.op is None and r.member is None and r.workload and r.workload.remainder == "drop"]
     rows = {record.loop: record for record in of_sweep}
     assert rows["numpy"].status == "ok"
@@ -75,7 +75,7 @@ def test_the_sweep_without_frameworks_says_why_rows_are_missing(tmp_path):
         assert (workload.batch_size, workload.learning_rate) == (4096, 0.05)  # 5e-2 is a text in YAML
         assert (workload.steps, workload.images_seen) == (11, 45_056)
         assert record.data == "mnist@ba8910" or record.status != "ok"
-    assert json.loads((tmp_path / "results" / "local" / "host.json").read_text())["cores_allowed"] >= 1
+    assert json.loads((tmp_path / "results" / "local" / "papermill" / "host.json").read_text())["cores_allowed"] >= 1
 
     page = shown(tmp_path / "out.ipynb")
     assert "declined: keras is not installed" in page  # which comes with TensorFlow
@@ -92,7 +92,7 @@ def test_the_ops_without_frameworks_are_those_of_numpy(tmp_path):
     done = papermill("01-per-op-breakdown", "-p", "steps", "50", "--no-progress-bar", cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
 
-    kept = records.read(tmp_path / "results" / "local" / "01-per-op-breakdown.jsonl")
+    kept = records.read(tmp_path / "results" / "local" / "papermill" / "01-per-op-breakdown.jsonl")
     ops = {record.op for record in kept if record.loop == "numpy"}
     assert {"z1", "a1", "z2", "softmax", "dz2", "dw2", "da1", "dz1", "dw1", "w1", "b1", "w2", "b2"} <= ops
     others = {record.loop: (record.status, record.reason) for record in kept if record.loop != "numpy"}

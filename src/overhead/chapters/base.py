@@ -156,7 +156,7 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
         found = provenance.stamped(self.take(Session(self.settings, self.provenance(), print)))
         records.write(folder / f"{self.name}.jsonl", found)
         records.write_text(folder / "host.json", json.dumps(host_facts(found), indent=1) + "\n")
-        print(f"records: {folder / self.name}.jsonl")
+        print(f"records: {self.host}/papermill/{self.name}.jsonl in the results folder")
         return records.read(folder / f"{self.name}.jsonl")
 
     def provenance(self) -> dict[str, Any]:
