@@ -83,6 +83,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Record], Path]
     page = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "language_info": language})
     there = folder / "checkout"  # on the machine with the GPU
     shutil.copytree(ROOT / "src", there / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    with (there / "src" / "overhead" / "chapters" / "__init__.py").open("a") as table:  # what is measured there
+        table.write("\n\ndef chapter_of(name):\n    import fake_gpu\n\n    return fake_gpu.FakeSweep\n")
     for name in ("pyproject.toml", "scripts/measure_gpu_host.sh"):
         (there / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, there / name)

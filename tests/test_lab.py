@@ -117,7 +117,7 @@ def test_larger_batches_fewer_kernels_and_graphs_pay():
         assert after <= before
 
 
-@pytest.mark.slow
+@pytest.mark.long  # its verdict needs a quiet host
 def test_the_harness_refuses_who_forgets_to_wait(monkeypatch, tmp_path):
     monkeypatch.setenv("OVERHEAD_LOCK", str(tmp_path / "lock"))  # a measurement that runs here does not matter
     graph, forgot = exercises.caught(PRESETS["RTX 3060"])
