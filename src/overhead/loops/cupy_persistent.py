@@ -195,8 +195,8 @@ class CupyPersistentLoop(OnGpu):
     """Any number of steps in one launch of a cluster of eight blocks; the book's MLP at batch 32, and nothing else."""
 
     def place(self, params: Params, data: Split, workload: Workload) -> PersistentState:
-        refuse_other_workloads(workload)
         xp = self.array_module()
+        refuse_other_workloads(workload)
         refuse_other_gpus(xp)
         module = xp.RawModule(code=KERNEL, options=(f"-DSHARED_BYTES={SHARED_BYTES}",))
         kernel = module.get_function("train")
