@@ -153,7 +153,8 @@ def test_a_page_that_fails_leaves_the_old_pair_and_keeps_what_was_measured(noteb
 
 
 @pytest.mark.slow
-def test_a_notebook_that_lost_its_tag_does_not_run_with_the_defaults(tmp_path, results):
+def test_a_notebook_that_lost_its_tag_does_not_run_with_the_defaults(tmp_path, results, monkeypatch):
+    monkeypatch.setattr(BatchSweep, "take", lambda *_: records.read(OLD))
     source = nbformat.read(ROOT / "notebooks" / f"{STEM}.ipynb", 4)
     for cell in source.cells:
         cell.metadata.pop("tags", None)
