@@ -12,8 +12,7 @@ import pandas as pd
 from overhead.chapters import pages
 from overhead.chapters.base import Chapter
 from overhead.chapters.clocks import figures as clock_figures
-from overhead.harness import experiments
-from overhead.harness import self_check as selfcheck
+from overhead.harness import comparisons, experiments
 from overhead.harness.experiments import PAIRS, SHARES, Sizes
 from overhead.loops import LOOPS
 from overhead.loops.base import STEP_OPS
@@ -27,8 +26,8 @@ from overhead.records.stats import Interval
 from overhead.showing import figures, tables
 
 SIZES = {
-    "quick": Sizes(comparisons=40, fresh=selfcheck.PROCESSES, trials=1, trial_s=1.0, loads=1),
-    "workshop": Sizes(comparisons=200, fresh=2 * selfcheck.PROCESSES, trials=3, trial_s=3.0, loads=2),
+    "quick": Sizes(comparisons=40, fresh=comparisons.PROCESSES, trials=1, trial_s=1.0, loads=1),
+    "workshop": Sizes(comparisons=200, fresh=2 * comparisons.PROCESSES, trials=3, trial_s=3.0, loads=2),
     "full": Sizes(),
 }
 Shown = figures.Figure | pages.Markdown  # a drawing, or what is missing for it
@@ -91,34 +90,34 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def itself(self, records: Sequence[Record]) -> pages.Markdown:
         """How often a loop is called different from itself, to remember."""
-        found = selfcheck.comparisons(records)
+        found = comparisons.in_one_process(records)
         if not found:
             return _missing(records)
-        called = selfcheck.different(found)
-        _, low, high = selfcheck.share_of(called, len(found))
+        called = comparisons.different(found)
+        _, low, high = comparisons.share_of(called, len(found))
         text = (
             f"**To remember: a method that is right 95 % of the time cries wolf one time in twenty.** Here {called} of "
             f"{len(found)} comparisons of the NumPy loop with itself in one process, {PAIRS} pairs each, were called "
             f"different: {100 * called / len(found):.1f} % [{100 * low:.1f}, {100 * high:.1f}], where 5 % are expected."
         )
-        for count in (1, selfcheck.PROCESSES):
-            fresh = selfcheck.fresh_comparisons(records, count)
+        for count in (1, comparisons.PROCESSES):
+            fresh = comparisons.in_fresh_processes(records, count)
             if fresh:
                 each = "one fresh process" if count == 1 else f"{count} fresh processes"
-                text += f" With {each} for each arm it was {selfcheck.different(fresh)} of {len(fresh)}."
+                text += f" With {each} for each arm it was {comparisons.different(fresh)} of {len(fresh)}."
         return pages.Markdown(text)
 
     def itself_figure(self, records: Sequence[Record]) -> Shown:
         """The ratios of a loop with itself, in one process and in fresh ones, with intervals."""
         groups = {
-            "one process": selfcheck.comparisons(records),
-            "fresh processes:\none each": selfcheck.fresh_comparisons(records, 1),
-            f"{selfcheck.PROCESSES} each": selfcheck.fresh_comparisons(records, selfcheck.PROCESSES),
+            "one process": comparisons.in_one_process(records),
+            "fresh processes:\none each": comparisons.in_fresh_processes(records, 1),
+            f"{comparisons.PROCESSES} each": comparisons.in_fresh_processes(records, comparisons.PROCESSES),
         }
         if not any(groups.values()):
             return pages.missing("a loop beside itself", records)
         alt = "Ratios of a loop with itself: " + "; ".join(
-            f"{' '.join(name.split())}: {selfcheck.different(found)} of {len(found)} called different"
+            f"{' '.join(name.split())}: {comparisons.different(found)} of {len(found)} called different"
             for name, found in groups.items()
         )
         return clock_figures.intervals(groups, f"time / time of the same loop\n(95 % interval, {PAIRS} pairs)", alt)
@@ -127,11 +126,11 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def slowdown(self, records: Sequence[Record]) -> pages.Markdown:
         """Whether an injected slowdown is found again, to remember."""
-        found = {p: ratios for p in SHARES if (ratios := selfcheck.trials(records, f"injection-{p}"))}
+        found = {p: ratios for p in SHARES if (ratios := comparisons.trials(records, f"injection-{p}"))}
         if not found:
             return _missing(records)
         ratios = [ratio for trials in found.values() for ratio in trials]
-        right = sum(selfcheck.recovered(ratio, p / 100) for p, trials in found.items() for ratio in trials)
+        right = sum(comparisons.recovered(ratio, p / 100) for p, trials in found.items() for ratio in trials)
         seen = [p for p, trials in found.items() if all(stats.verdict(ratio) == "slower" for ratio in trials)]
         least = "Of no slowdown did the interval exclude 1 in every trial"
         if seen:
@@ -145,7 +144,7 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def slowdown_figure(self, records: Sequence[Record]) -> Shown:
         """Slowdowns found against slowdowns injected, percent."""
-        found = {p: selfcheck.trials(records, f"injection-{p}") for p in SHARES}
+        found = {p: comparisons.trials(records, f"injection-{p}") for p in SHARES}
         if not any(found.values()):
             return pages.missing("a slowdown of known size", records)
         alt = "Slowdown injected and found: " + "; ".join(
@@ -248,7 +247,7 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def beside(self, records: Sequence[Record]) -> pages.Markdown:
         """What a load that comes and goes does to both ways of comparing, to remember."""
-        quiet, together, apart = selfcheck.load_ratios(records)
+        quiet, together, apart = comparisons.beside_a_load(records)
         if quiet is None or not together or not apart:
             return _missing(records)
         return pages.Markdown(
@@ -260,13 +259,13 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def beside_figure(self, records: Sequence[Record]) -> Shown:
         """Samples of both arms in order beside a load, interleaved and one after the other, milliseconds."""
-        _, together, apart = selfcheck.load_ratios(records)
+        _, together, apart = comparisons.beside_a_load(records)
         panels = {}
         for title, op, ratios, turns in (
             ("taking turns", "load interleaved 1", together, True),
             ("one after the other", "load one-after-the-other 1", apart, False),
         ):
-            a, b = selfcheck.arms(records, op)
+            a, b = comparisons.arms(records, op)
             if ratios:
                 panels[f"{title}:\n{tables.interval(ratios[0])} times"] = (a[0], b[0], turns)
         if not panels:
@@ -310,8 +309,8 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def table(self, records: Sequence[Record]) -> pages.Html:
         """Every comparison of this page in numbers."""
-        quiet, together, apart = selfcheck.load_ratios(records)
-        found = {f"injected {p} %": selfcheck.trials(records, f"injection-{p}") for p in SHARES}
+        quiet, together, apart = comparisons.beside_a_load(records)
+        found = {f"injected {p} %": comparisons.trials(records, f"injection-{p}") for p in SHARES}
         found |= {"beside no load": [quiet] if quiet else [], "taking turns beside a load": together}
         found |= {"one after the other beside a load": apart}
         rows = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from overhead.harness import self_check
+from overhead.harness import comparisons
 from overhead.harness.experiments import MORE
 from overhead.records.record import Record
 from overhead.showing import tables
@@ -23,7 +23,7 @@ def reading(records: Sequence[Record]) -> Finding:
 
 
 def turns(records: Sequence[Record]) -> Finding:
-    quiet, together, _ = self_check.load_ratios(records)
+    quiet, together, _ = comparisons.beside_a_load(records)
     if quiet is None or not together:
         return missing("no load was set beside the arms")
     return between(together[0], quiet.median * (1 - NEAR), quiet.median * (1 + NEAR), f"times as long ({MORE} put in)")
