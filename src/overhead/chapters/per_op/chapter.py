@@ -201,10 +201,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
             return pages.missing(f"{A_STEP} and as a whole", records)
         names = frame["backend"].tolist()
         values = {WAYS[way]: [i.median for i in frame[way]] for way in WAYS}
-        spans = {
-            WAYS[way]: np.array([[i.median - i.low for i in frame[way]], [i.high - i.median for i in frame[way]]])
-            for way in WAYS
-        }
+        spans = {words: figures.error_bars(frame[way]) for way, words in WAYS.items()}
         alt = f"Microseconds of a step at batch size {self.batch_size}, timed three ways: " + "; ".join(
             f"{name} {way} {tables.number(value)}"
             for way, of_way in values.items()
