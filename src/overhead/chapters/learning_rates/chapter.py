@@ -17,12 +17,11 @@ from pydantic import BeforeValidator, Field
 from overhead import sweep
 from overhead.chapters import pages
 from overhead.chapters.base import Chapter, a_list, whole
-from overhead.chapters.batch_sweep.chapter import floors
 from overhead.chapters.learning_rates import commands, curves, figures, models
 from overhead.chapters.provenance import checkout
 from overhead.loops import MANY
 from overhead.machine.alone import measuring
-from overhead.measure.contestant import Contestant
+from overhead.measure.contestant import Contestant, floors
 from overhead.measure.session import Preset, Session
 from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
 from overhead.records.record import Record
