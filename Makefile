@@ -54,8 +54,10 @@ lint: setup
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 
+# The files of tests are shared out to JOBS processes; each takes up to 4 GB.
+JOBS ?= 2
 test: lint
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 # The tests that take minutes each as well.
 check-all: lint

@@ -54,6 +54,13 @@ def counted(batch_size: int, least_steps: int, *names: str) -> dict[str, dict[st
 
 
 @pytest.fixture(scope="module")
+def one() -> dict[str, dict[str, float]]:
+    """The loops' censuses in one fresh process."""
+    pytest.importorskip("jax")
+    return counted(256, 32, *LOOPS)
+
+
+@pytest.fixture(scope="module")
 def fresh() -> list[dict[str, dict[str, float]]]:
     """The loops' censuses in ten fresh processes, two at a time: what is counted does not depend on the load."""
     pytest.importorskip("jax")
@@ -61,7 +68,7 @@ def fresh() -> list[dict[str, dict[str, float]]]:
         return list(pool.map(lambda _: counted(256, 32, *LOOPS), range(PROCESSES)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_census_is_the_same_in_ten_fresh_processes(name, fresh):
     found = [process[name] for process in fresh]
@@ -71,7 +78,7 @@ def test_a_census_is_the_same_in_ten_fresh_processes(name, fresh):
     assert all(counts == exact[0] for counts in exact)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["numpy", "numpy-preallocated"])
 def test_page_faults_are_the_same_in_ten_fresh_processes_within_2_percent(name, fresh):
     """Of NumPy alone: which thread's heap XLA's pool writes a result to is chance, and with it who gives pages back."""
@@ -81,17 +88,17 @@ def test_page_faults_are_the_same_in_ten_fresh_processes_within_2_percent(name, 
 
 
 @pytest.mark.slow
-def test_numpy_makes_the_calls_that_its_code_shows(fresh):
+def test_numpy_makes_the_calls_that_its_code_shows(one):
     # sgd_step, softmax, and the Python part of max (one) and sum (three).
-    assert fresh[0]["numpy"]["python_calls"] == 6
+    assert one["numpy"]["python_calls"] == 6
     # dots and operators call nothing that Python counts; append, max, exp, sum, maximum, len, arange … do
-    assert fresh[0]["numpy"]["c_calls"] == 13
-    assert fresh[0]["numpy-preallocated"]["page_faults"] == 0
+    assert one["numpy"]["c_calls"] == 13
+    assert one["numpy-preallocated"]["page_faults"] == 0
 
 
 @pytest.mark.slow
-def test_a_compiled_step_is_one_call_and_a_compiled_epoch_none(fresh):
-    step, epoch = fresh[0]["jax-step"], fresh[0]["jax-epoch"]
+def test_a_compiled_step_is_one_call_and_a_compiled_epoch_none(one):
+    step, epoch = one["jax-step"], one["jax-epoch"]
 
     assert (step["python_calls"], step["c_calls"]) == (0, 1)
     assert (epoch["python_calls"], epoch["c_calls"]) == (0, 0)  # of a step: the epoch's call falls out

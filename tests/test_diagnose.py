@@ -269,7 +269,7 @@ def test_a_template_is_a_file_with_a_step(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["numpy", "jax", "keras", "tf"])
+@pytest.mark.parametrize("name", ["numpy", *(pytest.param(n, marks=pytest.mark.long) for n in ("jax", "keras", "tf"))])
 def test_a_template_runs_as_it_is(name, tmp_path):
     pytest.importorskip({"tf": "tensorflow"}.get(name, name))
     path = tmp_path / "mine.py"

@@ -66,7 +66,7 @@ def test_what_would_guess_is_found(line, told):
     assert guesses(line) == ([1] if told else [])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ascii_as_the_environments_encoding_changes_nothing(tmp_path):
     """The first words of a host with letters beyond ASCII go through files and pipes."""
     plain = {**os.environ, "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii:backslashreplace", "LC_ALL": "C"}

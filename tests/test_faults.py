@@ -93,7 +93,10 @@ def test_a_start_up_file_that_prints_shifts_no_answer(tmp_path, arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lacks", ["HOME", "TMPDIR", "both, in /"])
+@pytest.mark.parametrize(
+    "lacks",
+    [pytest.param("HOME", marks=pytest.mark.long), pytest.param("TMPDIR", marks=pytest.mark.long), "both, in /"],
+)
 def test_a_bench_needs_neither_a_home_nor_a_temporary_folder_of_its_own(tmp_path, lacks):
     without = {"HOME", "TMPDIR"} if "both" in lacks else {lacks}
     env = {name: value for name, value in os.environ.items() if name not in without}

@@ -8,6 +8,8 @@ import pytest
 from overhead.problem.workload import Workload
 from overhead.records.headline import headline, quotient, turns
 from overhead.records.record import Record
+from overhead.records.stats import NO_DIFFERENCE
+from overhead.showing import tables
 
 TRUE_S = 0.2
 
@@ -74,3 +76,26 @@ def test_short_samples_of_a_turn_have_no_advantage_over_a_long_one():
     short, long = record(10, [0.1, 0.3] * 5), record(100, [2.0])
     assert turns(short) == {0: {0: pytest.approx(2.0)}}
     assert turns(long) == {0: {0: pytest.approx(2.0)}}
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [(1.0, NO_DIFFERENCE), (1.03, NO_DIFFERENCE), (0.97, NO_DIFFERENCE), (1.08, "slower"), (0.92, "faster")],
+)
+def test_what_another_run_may_turn_is_no_verdict(times, said):
+    def record(seconds: float) -> Record:
+        samples = [
+            {"clock": "wall", "steps": 100, "process": p, "round": [0, 1, 2], "seconds": [seconds, seconds, seconds]}
+            for p in (0, 1)
+        ]
+        return Record(
+            host="h", notebook="n", status="ok", loop="numpy", device="cpu",
+            workload=Workload(images=3200),
+            timing={"samples": samples},  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    ours, other = record(times), record(1.0)
+    found = tables.ratio(ours, other)
+    assert found is not None
+    assert (found.low, found.median, found.high) == pytest.approx((times, times, times))
+    assert tables.verdict(ours, other, found) == said

@@ -49,7 +49,7 @@ def test_every_schedule_gives_the_same_parameters_to_the_bit() -> None:
     assert all(np.array_equal(a, b) for other in others for a, b in zip(first, other, strict=True))
 
 
-@pytest.mark.parametrize("images", [1600, pytest.param(48_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("images", [1600, pytest.param(48_000, marks=pytest.mark.long)])
 def test_an_epoch_passes_the_rule_that_comes_before_timing(images: int) -> None:
     workload = Workload(images=images)
     split = data.for_workload(workload)

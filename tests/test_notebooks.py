@@ -56,7 +56,7 @@ def shown(path: Path) -> str:
     return json.dumps([[cell.source, cell.get("outputs", [])] for cell in cells], ensure_ascii=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_sweep_without_frameworks_says_why_rows_are_missing(tmp_path):
     rest = "{learning_rate: 5e-2, loops: [numpy, keras-fit, jax-step]}"
     quiet = ("--log-output", "--no-progress-bar")

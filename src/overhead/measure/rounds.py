@@ -205,8 +205,10 @@ def _rounds(ready: list[Turn], session: Session, take_turn: Callable[[Turn, int]
     watch = _gpu_watch(any(turn.case.contestant.device == "gpu" for turn in ready))
     disturbance.start(_own_seconds(ready))
     behind: set[Process] = set()
+    settled: set[Process] = set()
     while done < preset.rounds[1] and (able := [t for t in ready if t.case.status == "ok" and t.worker not in behind]):
-        now = [turn for turn in able if done % turn.every == 0]
+        # who is within the target leaves every second round to the others, and still has rounds in common with them
+        now = [turn for turn in able if done % turn.every == 0 and (done % 2 == 0 or turn.worker not in settled)]
         for turn in shuffle.sample(now, len(now)):
             try:
                 take_turn(turn, done)
@@ -221,8 +223,9 @@ def _rounds(ready: list[Turn], session: Session, take_turn: Callable[[Turn, int]
             able = [turn for turn in able if turn.worker not in behind]
         if done < preset.rounds[0]:
             continue
-        known = [own for turn in able if turn.case.status == "ok" and (own := _own(turn))]
-        if known and all(stats.reached(own, preset.target) for own in known):
+        known = {turn.worker: own for turn in able if turn.case.status == "ok" and (own := _own(turn))}
+        settled = {worker for worker, own in known.items() if stats.reached(own, preset.target)}
+        if known and len(settled) == len(known):
             stopped = "target"
             break
         if time.monotonic() - started > preset.budget_s:

@@ -24,7 +24,7 @@ class Preset(NamedTuple):
 
 
 PRESETS = {
-    "quick": Preset("quick", 0.08, 14.0, 3, (6, 20)),
+    "quick": Preset("quick", 0.08, 19.0, 3, (6, 28)),
     "workshop": Preset("workshop", 0.05, 10.0, 3, (5, 30)),
     "full": Preset("full", 0.02, 15.0, 5, (5, 30)),
 }

@@ -18,6 +18,7 @@ from overhead.records.record import Record
 from overhead.records.stats import Interval
 
 QUANTILE = 0.1
+REPEATS = 1.05  # what two runs of one headline were apart by at most on a quiet host: no interval of one run holds that
 RESAMPLES = 1_000
 
 Table = NDArray[np.float64]  # (sets, rounds): the turns of one side, nan where a set had fewer rounds than another

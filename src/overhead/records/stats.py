@@ -19,6 +19,7 @@ Samples = NDArray[np.float64]
 Series = Sequence[float] | Samples  # one process's samples, in round order
 Processes = Sequence[Series]
 Verdict = Literal["faster", "slower", "no difference shown"]
+NO_DIFFERENCE: Verdict = "no difference shown"
 
 RESAMPLES = 1_000
 RANGE_SHORTFALL = 0.015  # the range of five covers 93.75 %, which passes for 95 %
@@ -204,7 +205,7 @@ def verdict(ratio: Interval) -> Verdict:
         return "faster"
     if ratio.n > 1 and ratio.low > 1:
         return "slower"
-    return "no difference shown"
+    return NO_DIFFERENCE
 
 
 def reached(interval: Interval, target: float) -> bool:

@@ -181,9 +181,14 @@ ONE_PROCESS_EACH = "no verdict: one process each"
 
 
 def verdict(ours: Record, other: Record, found: Interval) -> str:
-    """`stats.verdict` on a ratio; none between single processes, since one can be slow for its whole life."""
+    """What a ratio of headlines says; nothing between single processes, since one can be slow for its whole life.
+
+    A ratio nearer to 1 than `headline.REPEATS` shows no difference, however narrow: another run may turn it.
+    """
     shared = set(headlines.turns(ours)) & set(headlines.turns(other))
-    return stats.verdict(found) if len(shared) > 1 else ONE_PROCESS_EACH
+    if len(shared) < 2:
+        return ONE_PROCESS_EACH
+    return stats.verdict(found) if max(found.median, 1 / found.median) > headlines.REPEATS else stats.NO_DIFFERENCE
 
 
 def _batch_size(record: Record) -> int | None:
