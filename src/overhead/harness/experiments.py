@@ -138,7 +138,7 @@ def beside_a_load(session: Session, sizes: Sizes, workload: Workload = WORKLOAD)
     """
 
     def take(turn: Turn, round_: int) -> None:
-        core = max(turn.worker.ask("pin", core=_a_core())["cores"])
+        core = max(turn.worker.ask("pin", core=a_core())["cores"])
         steps = steps_for(turn, LONG_MS)
         more = {"other_steps": ceil(MORE * steps)}
         _alternate(turn, "load quiet", steps, 2 * LOAD_PAIRS, **more)
@@ -152,7 +152,8 @@ def beside_a_load(session: Session, sizes: Sizes, workload: Workload = WORKLOAD)
     return _records(_take([arm("a")], session, workload, take), session)
 
 
-def _a_core() -> int:
+def a_core() -> int:
+    """One of the cores that this process may use."""
     return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
 
 
