@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from overhead.harness import experiments
 from overhead.harness.experiments import WORKLOAD
 from overhead.measure.case import Case
 from overhead.measure.contestant import Contestant
-from overhead.measure.preparation import Turn
+from overhead.measure.preparation import TURN_S, Turn
 from overhead.measure.process import Process
 from overhead.measure.rounds import time_cases
 from overhead.measure.session import Session
@@ -20,6 +21,7 @@ OP = "estimators"  # of these records
 LOOPS = ("numpy", "jax-step", "jax-epoch", "jax-epoch-tuned", "keras-fit", "floor-numpy")
 FEWEST_RUNS = 3  # with fewer, a floor would have several processes in one run
 TURNS = 20  # of each loop in a run: quiet ones, then as many beside the load; a turn takes as long for every loop
+SIZED_BY = 5  # runs, the fastest of which says how many samples make a turn
 AWAY_S, THERE_S = 1.1, 0.9  # of the load; together no multiple of a turn
 
 
@@ -33,14 +35,16 @@ def estimator_runs(
     if not runs:
         return []
     rounds, beside = 2 * TURNS, _Load()
+    samples: dict[tuple[str, int], int] = {}  # of a turn, so that it takes as long for every loop and in every run
 
     def take(turn: Turn, round_: int) -> None:
-        worker, case, process, steps, few, repeats, _ = turn
+        worker, case, process, steps, *_ = turn
         condition = QUIET if round_ < TURNS else LOADED
         beside.switch(condition == LOADED)
-        if few:
-            worker.ask("run", steps=few)
-        answer = worker.ask("run", steps=steps, repeats=repeats)
+        tried = worker.ask("run", steps=steps, repeats=1 if round_ else SIZED_BY)
+        if not round_:
+            samples[case.contestant.loop, process] = max(1, round(TURN_S * 1e9 / min(tried["wall_ns"])))
+        answer = worker.ask("run", steps=steps, repeats=samples[case.contestant.loop, process])
         case.keep(f"{OP}/{condition}", steps, process, round_, answer["wall_ns"])
 
     def afterwards(worker: Process, case: Case) -> None:
@@ -55,6 +59,11 @@ def estimator_runs(
         beside.switch(False)
     found = [record for case in cases for record in case.op_records(session.provenance)]
     return [record.model_copy(update={"op": OP}) for record in found]
+
+
+def of_study(records: Sequence[Record]) -> list[Record]:
+    """Those of the records that `estimator_runs` took."""
+    return [r for r in records if r.op == OP]
 
 
 class _Load:
