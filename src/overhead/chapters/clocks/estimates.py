@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from overhead.chapters import pages
 from overhead.harness.estimator_runs import TURNS, of_study
-from overhead.measure.session import Preset
 from overhead.records import estimators, stats
 from overhead.records.estimators import ALL, ESTIMATORS, HEADLINE, LENGTHS, LOADED, QUIET, TURN
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import tables
 from overhead.showing.figures import Figure, dots
+
+if TYPE_CHECKING:
+    from overhead.measure.session import Preset
 
 STUDY = "which estimate repeats best"
 CONDITIONS = (QUIET, LOADED, ALL)
@@ -28,7 +31,8 @@ NOT_ASKED = (
 class Estimates:
     """The part of the page that shows how far estimates of the same loop lie apart between independent runs."""
 
-    settings: Preset  # of the chapter
+    if TYPE_CHECKING:  # a chapter has them; as an annotation of the class they would be one of its parameters
+        settings: Preset
 
     def estimates(self, records: Sequence[Record]) -> pages.Markdown:
         """Whose estimates lie closest together from run to run, by how much, and how far a load moves each."""
