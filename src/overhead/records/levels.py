@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from overhead.records import stats
+from overhead.records.stats import Interval
+
 FEWEST = 10  # turns
 LEAST = 0.1  # share of the turns at either level, and never fewer than two
 APART = 1.15  # the upper level through the lower one
-EMPTY = 0.6  # of the distance between the levels (logarithms) in which no turn lies
+EMPTY = 0.7  # of the distance between the levels (logarithms) in which no turn lies
 
 
 class Levels(NamedTuple):
@@ -39,3 +42,13 @@ def levels(turns: Sequence[float]) -> Levels | None:
     if above - below < np.log(APART) or gaps.max() < EMPTY * (above - below):
         return None
     return Levels(float(np.exp(below)), float(np.exp(above)), split, n - split)
+
+
+def over_turns(processes: Sequence[Sequence[float]]) -> Interval:
+    """The median of turns (a series a process) and its interval, which holds both levels where the turns have two.
+
+    Raises what `stats.median_interval` raises.
+    """
+    found = stats.median_interval(processes)
+    two = levels([turn for process in processes for turn in process])
+    return found._replace(low=min(found.low, two.low), high=max(found.high, two.high)) if two else found
