@@ -10,7 +10,7 @@ import numpy as np
 from overhead.records import stats
 from overhead.records.stats import Interval
 
-FEWEST = 10  # turns
+FEWEST = 12  # turns
 LEAST = 0.1  # share of the turns at either level, and never fewer than two
 APART = 1.15  # the upper level through the lower one
 EMPTY = 0.7  # of the distance between the levels (logarithms) in which no turn lies
