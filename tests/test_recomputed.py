@@ -21,7 +21,7 @@ from overhead.records import record as records
 HOST = Path(__file__).resolve().parents[1] / "results" / "epyc-2core"
 Line = dict[str, Any]
 Figures = list[tuple[str, str, float]]  # what, as printed, as computed here
-FEWEST = 20  # figures of a page; a page that prints fewer of a kind says why below
+FEWEST = 20  # figures of a page
 
 
 def lines(chapter: str) -> list[Line]:
@@ -35,6 +35,18 @@ def printed(chapter: str, table: str, preset: str) -> list[dict[str, str]]:
     rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S) for row in re.findall(r"<tr>(.*?)</tr>", text, re.S)]
     names, *body = [[unescape(cell).replace("\N{NO-BREAK SPACE}", " ") for cell in row] for row in rows]
     return [dict(zip(names, row, strict=True)) for row in body]
+
+
+def said(chapter: str, part: str) -> str:
+    """A generated paragraph of a page."""
+    page = chapter_of(chapter).checked(host="epyc-2core")
+    return getattr(page, part)(records.read(HOST / f"{chapter}.jsonl")).text
+
+
+def between(text: str, before: str, after: str) -> str:
+    """What stands in `text` after `before` and up to the next `after`."""
+    assert before in text, before
+    return text.partition(before)[2].partition(after)[0]
 
 
 def seconds(sample: Line) -> list[float]:
@@ -108,8 +120,9 @@ def without_reading(line: Line) -> list[float]:
 
 
 def clocks() -> Figures:
-    """One trial of each slowdown and each way of comparing, and the typical times of three loops: fewer than twenty."""
-    by_op = {line["op"]: line for line in lines("00-clocks") if line["status"] == "ok" and line["op"]}
+    """A trial of each slowdown and way of comparing, when runs returned and were done, and what looking costs."""
+    taken = [line for line in lines("00-clocks") if line["status"] == "ok"]
+    by_op = {line["op"]: line for line in taken if line["op"]}
     found = []
     names = {f"injected {p} %": f"injection-{p} 1" for p in (1, 2, 5, 10)}
     names |= {
@@ -121,7 +134,56 @@ def clocks() -> Figures:
             a, b = ([s for sample in samples(line, side) for s in seconds(sample)] for side in "ab")
             ratio = median(y / x for x, y in zip(a, b, strict=False))
             found.append((row["comparison"], row["ratio b / a"], ratio))
+    return [*found, *runs_of_clocks(taken), *looking_of_clocks(by_op)]
+
+
+def runs_of_clocks(taken: list[Line]) -> Figures:
+    """When 100 steps returned and were done, and how the first run differs, of every loop and pretended device."""
+    waiting, cold = (said("00-clocks", part) for part in ("waiting", "cold"))
+    found = []
+    for line in (line for line in taken if line["op"] is None):
+        name = "pretended device" if "fake_device" in line["loop"] else f"{line['loop']} ({line['device']})"
+        dispatch, wall = (
+            median(1e3 * s for sample in samples(line, clock) for s in seconds(sample))
+            for clock in ("dispatch", "wall")
+        )
+        text = between(waiting, f"- **{name}**: the call returned after ", " (n =")
+        found += [
+            (f"{name} returned", text, dispatch),
+            (f"{name} done", between(text + "#", "the device was done after ", "#"), wall),
+        ]
+        if name != "pretended device":
+            text = between(cold, f"- **{name}**: the first run took ", " times as long.")
+            first = 1e3 * line["timing"]["first_s"]
+            found += [
+                (f"{name} first", text, first),
+                (f"{name} later", between(text, "later ones ", " ms"), wall),
+                (f"{name} first through later", text.rpartition("the first took ")[2], first / wall),
+            ]
     return found
+
+
+def looking_of_clocks(by_op: dict[str, Line]) -> Figures:
+    """What the clock costs, and a step op by op, in its calls, and in empty calls, microseconds."""
+    timer, looking = (said("00-clocks", part) for part in ("timer", "looking"))
+    clock = by_op["timer"]["timer"]
+    names = ["z1", "a1", "z2", "softmax", "dz2", "dw2", "da1", "dz1", "dw1", "w1", "b1", "w2", "b2"]
+    ops = [[s for sample in samples(by_op[op], "op") for s in seconds(sample)] for op in names]
+    added = [1e6 * sum(of) for of in zip(*ops, strict=True)]
+    step = [s for sample in samples(by_op["step"], "unread") for s in seconds(sample)]
+    empty = [s for sample in samples(by_op["empty"], "op") for s in seconds(sample)]
+    return [
+        ("a pair of readings, ns", between(timer, "pair of readings takes ", " ns"), clock["pair_cost_ns"]),
+        ("the smallest step, ns", between(timer, "the next was ", " ns"), clock["resolution_ns"]),
+        ("its own reading, ns", between(timer, "Every sample holds ", " ns"), clock["empty_ns"]),
+        (
+            "ops added up",
+            between(looking, "adds up to ", " us"),
+            median(added),
+        ),
+        ("the same calls", between(looking, "one wait at the end take ", " us"), median(1e6 * s for s in step)),
+        ("empty calls", between(looking, "calls of nothing take ", " us"), median(1e6 * s for s in empty)),
+    ]
 
 
 def per_op() -> Figures:
@@ -220,6 +282,26 @@ def learning_rates() -> Figures:
     return found
 
 
+def your_loop() -> Figures:
+    """The steps with and without each pitfall, and the time that the pitfall multiplies."""
+    taken = {line["op"]: line for line in lines("10-your-loop") if line["op"] and line["status"] == "ok"}
+    page = chapter_of("10-your-loop").checked(host="epyc-2core")
+    rows = page.prices(records.read(HOST / "10-your-loop.jsonl")).to_dict("records")
+    rows = [row for row in rows if not str(row["times"]).startswith("failed")]
+    found = []
+    for row, (op, line) in zip(rows, taken.items(), strict=True):
+        without, with_it = (
+            [1e6 * s / sample["steps"] for sample in samples(line, clock) for s in seconds(sample)]
+            for clock in ("plain", "pitfall")
+        )
+        ratio = median(y / x for x, y in zip(without, with_it, strict=True))
+        found += [
+            (f"{op} without", row["without, us"], median(without)), (f"{op} with", row["with, us"], median(with_it)),
+            (f"{op} times", row["times"], ratio),
+        ]  # fmt: skip
+    return found
+
+
 def agrees(text: str, value: float) -> bool:
     """Whether `text` begins with `value`, rounded to as many places as it prints."""
     number = re.match(r"-?[\d,]+(?:\.(\d+))?", text)
@@ -229,18 +311,19 @@ def agrees(text: str, value: float) -> bool:
     return abs(float(number[0].replace(",", "")) - value) <= half * (1 + 1e-3) + 1e-5 * abs(value)
 
 
-@pytest.mark.parametrize(
-    ("page", "fewest"),
-    [
-        (clocks, 7), (per_op, FEWEST), (flop_bound, FEWEST), (where_time_goes, FEWEST), (profile, FEWEST),
-        (batch_sweep, FEWEST), (ladder, FEWEST), (learning_rates, FEWEST),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)  # fmt: skip
-def test_the_page_prints_what_its_records_hold(page, fewest):
-    found = page()
+PAGES = {
+    "00-clocks": clocks, "01-per-op-breakdown": per_op, "02-flop-lower-bound": flop_bound,
+    "03-where-time-goes": where_time_goes, "04-profile": profile, "05-batch-sweep": batch_sweep,
+    "06-overhead-ladder": ladder, "07-learning-rate-sweep": learning_rates, "10-your-loop": your_loop,
+}  # fmt: skip
+MEASURED = sorted(path.stem for path in HOST.glob("*.jsonl"))
 
-    assert len(found) >= fewest
+
+@pytest.mark.parametrize("chapter", MEASURED)
+def test_the_page_prints_what_its_records_hold(chapter):
+    found = PAGES[chapter]()
+
+    assert len(found) >= FEWEST
     assert [figure for figure in found if not agrees(figure[1], figure[2])] == []
 
 

@@ -7,6 +7,7 @@ import math
 import random
 from functools import lru_cache
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,11 +24,12 @@ from overhead.machine import timer as timers
 from overhead.measure import clock as timing
 from overhead.measure.clock import Arm, Slowed
 from overhead.measure.session import PRESETS, Session
+from overhead.problem.workload import Workload
 from overhead.records import stats
 from overhead.records.record import Record, Samples, Timing, without_clock
 
 NAMES = [
-    "a-a", *(f"injection-{percent}" for percent in SHARES), "coverage", "unsynchronised", "load", "timer",
+    "a-a", *(f"injection-{percent}" for percent in SHARES), "coverage", "unsynchronised", "repeat", "load", "timer",
 ]  # fmt: skip
 
 
@@ -231,6 +233,72 @@ def test_a_contestant_that_was_given_a_time_was_not_caught():
     assert not self_check.unsynchronised([caught, record(None, honest, timed=False, **refused)]).passed
 
 
+# Two runs
+
+
+def of_a_run(**levels):
+    """A run of the harness: loops around so many seconds an epoch, three processes of eight turns each."""
+    workload = Workload()
+    return [
+        Record(
+            host="local", notebook="self-check", status="ok", loop=loop.replace("_", "-"), device="cpu",
+            workload=workload,
+            timing=Timing(
+                samples=[
+                    Samples(
+                        clock="wall", steps=workload.steps, process=process, round=list(range(8)),
+                        seconds=[level * (1 + 0.02 * turn) for turn in range(8)],
+                    )
+                    for process in range(3)
+                ]
+            ),
+        )
+        for loop, level in levels.items()
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("again", "passed"), [(0.2, True), (0.21, True), (0.186, True), (0.22, False), (0.18, False), (0.4, False)]
+)
+def test_two_runs_that_differ_fail_and_two_that_agree_pass(again, passed):
+    found = self_check.repeat([of_a_run(numpy=0.2, jax_epoch=0.1), of_a_run(numpy=again, jax_epoch=0.1)])
+
+    assert found.passed == passed, found.line()
+    assert found.figure == pytest.approx(max(again, 0.2) / min(again, 0.2) - 1, abs=1e-9)
+    assert found.low <= found.figure <= found.high
+    assert found.n == 2
+    assert f"numpy {max(again, 0.2) / min(again, 0.2):.3f}" in found.says
+
+
+def test_one_run_alone_or_a_loop_that_one_run_lacks_does_not_repeat():
+    lost = Record(
+        host="local", notebook="self-check", status="failed", reason="out of memory", loop="numpy", device="cpu"
+    )
+
+    for runs in ([of_a_run(numpy=0.2)], [of_a_run(numpy=0.2), [lost]], [[lost], [lost]]):
+        assert not self_check.repeat(runs).passed
+    assert "out of memory" in self_check.repeat([of_a_run(numpy=0.2), [lost]]).line()
+    absent = lost.model_copy(update={"loop": "jax-epoch", "status": "declined", "reason": "jax is not installed"})
+    assert self_check.repeat([[*of_a_run(numpy=0.2), absent]] * 2).passed  # where there is no JAX, NumPy repeats
+
+
+def test_the_method_page_says_how_far_two_runs_may_differ():
+    text = (Path(__file__).resolve().parents[1] / "book" / "method.md").read_text(encoding="utf-8")
+
+    assert f"the larger is at most {self_check.AGREE:g} times the smaller" in " ".join(text.split())
+
+
+def test_each_run_of_the_harness_has_processes_of_its_own(monkeypatch):
+    monkeypatch.setattr(experiments, "REPEATED", ("numpy",))
+    monkeypatch.setitem(PRESETS, "quick", PRESETS["quick"]._replace(budget_s=0.0, processes=2, rounds=(2, 2)))
+    session = Session(PRESETS["full"], {"host": "local", "notebook": "self-check"}, force=True)
+
+    runs = experiments.repeated(session, Sizes(), Workload(images=3200))
+
+    assert [[(r.loop, r.status, len(r.processes())) for r in of_run] for of_run in runs] == [[("numpy", "ok", 2)]] * 2
+    assert set(comparisons.repeats(runs)) == {"numpy"}
+
+
 def test_real_unsynchronised_workers_are_refused_and_an_honest_one_is_timed():
     bench = Session(PRESETS["quick"], {"host": "local", "notebook": "test"}, force=True)
 
@@ -331,6 +399,7 @@ def perfect_host():
         "in_one_process": [*against_itself(FakeHost(noisy()), random.Random(1)), *injected],
         "in_fresh_processes": [record("fresh", a=[[1.0] * PAIRS] * 5, b=[[1.0] * PAIRS] * 5)],
         "beside_a_load": load_records([1.25], [2.5]),
+        "repeated": [of_a_run(numpy=0.2), of_a_run(numpy=0.201)],
         "unsynchronised": [
             record(None, "overhead.harness.fake_device:Unsynchronised", timed=False, **refused),
             record(None, "overhead.harness.fake_device:Synchronised", wall=[[0.05]]),
@@ -377,7 +446,7 @@ def test_the_command_fails_where_a_property_does_not_hold(synthetic_experiments,
     shown = CliRunner().invoke(cli.cli, ["bench", "--self-check"])
 
     assert shown.exit_code == 1
-    assert "1 of 9 properties do not hold: timer" in shown.stderr
+    assert "1 of 10 properties do not hold: timer" in shown.stderr
 
 
 # The host during a run

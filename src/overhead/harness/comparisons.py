@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from scipy import stats as distributions
 
 from overhead.harness.experiments import PAIRS
+from overhead.records import headline as headlines
 from overhead.records import stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
@@ -54,6 +55,23 @@ def beside_a_load(records: Sequence[Record]) -> tuple[Interval | None, list[Inte
     a, b = arms(records, "load quiet")
     quiet = stats.paired_ratio(b, a) if a else None
     return quiet, trials(records, "load interleaved"), trials(records, "load one-after-the-other")
+
+
+def repeats(runs: Sequence[Sequence[Record]]) -> dict[str, Interval]:
+    """Loop → its largest headline over its smallest, of fresh runs of the harness; `n` is the number of runs.
+
+    The interval is that of a quotient of two independent estimates, its ends from theirs. Without the loops that no run
+    could time.
+    """
+    found: dict[str, list[Interval]] = {}
+    for record in (r for of_run in runs for r in of_run):
+        if own := headlines.headline(headlines.turns(record)):
+            found.setdefault(record.loop, []).append(own)
+    ratios = {}
+    for loop, own in found.items():
+        least, most = min(own), max(own)
+        ratios[loop] = Interval(most.median / least.median, most.low / least.high, most.high / least.low, len(own))
+    return ratios
 
 
 def different(ratios: Sequence[Interval]) -> int:

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from overhead.measure.case import Case
 from overhead.measure.contestant import Contestant
 from overhead.measure.preparation import Turn
-from overhead.measure.rounds import time_cases, time_epochs, time_ops
-from overhead.measure.session import Session
+from overhead.measure.rounds import run_cases, time_cases, time_epochs, time_ops
+from overhead.measure.session import PRESETS, Session
 from overhead.problem.workload import Workload
 from overhead.records import stats
 from overhead.records.record import Record
@@ -29,6 +29,7 @@ MORE = 1.25  # times the steps of arm a that arm b takes beside a load
 PAIRS_IN_TURN = 24  # of an injection trial, between looks at the interval
 CLOSE = 0.0025  # half-width at which a trial ends, a share
 SHORT_MS, LONG_MS = 2.0, 12.0  # of one sample: for the many of a loop against itself, and for all others
+REPEATED = ("numpy", "jax-epoch")  # loops that are timed again in a fresh run
 LOAD_PAIRS = 30  # one after the other; interleaved are twice as many, to see the load come and go twice
 
 # 100 steps of the book's network: long enough to be a sample, short enough to agree with the reference quickly.
@@ -44,6 +45,7 @@ class Sizes(NamedTuple):
     trial_s: float = 4.0  # the most that one of them may take
     loads: int = 5  # trials beside a load
     fakes: int = 5  # unsynchronised contestants
+    runs: int = 2  # of the harness from its beginning
 
 
 def arm(name: str, loop: str = "numpy", threads: int = 1) -> Contestant:
@@ -138,7 +140,7 @@ def beside_a_load(session: Session, sizes: Sizes, workload: Workload = WORKLOAD)
     """
 
     def take(turn: Turn, round_: int) -> None:
-        core = max(turn.worker.ask("pin", core=_a_core())["cores"])
+        core = max(turn.worker.ask("pin", core=a_core())["cores"])
         steps = steps_for(turn, LONG_MS)
         more = {"other_steps": ceil(MORE * steps)}
         _alternate(turn, "load quiet", steps, 2 * LOAD_PAIRS, **more)
@@ -152,7 +154,8 @@ def beside_a_load(session: Session, sizes: Sizes, workload: Workload = WORKLOAD)
     return _records(_take([arm("a")], session, workload, take), session)
 
 
-def _a_core() -> int:
+def a_core() -> int:
+    """One of the cores that this process may use."""
     return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
 
 
@@ -195,6 +198,13 @@ def unsynchronised(session: Session, sizes: Sizes, workload: Workload = WORKLOAD
     fakes = [arm(f"{n}", "overhead.harness.fake_device:Unsynchronised") for n in range(sizes.fakes)]
     cases = _take([*fakes, arm("a", "overhead.harness.fake_device:Synchronised")], session, workload, time_epochs)
     return [case.record(session.provenance) for case in cases]
+
+
+def repeated(session: Session, sizes: Sizes, workload: Workload | None = None) -> list[list[Record]]:
+    """The same loops, timed by the harness as `overhead bench` times them, in `sizes.runs` fresh runs; a list a run."""
+    quick = session._replace(preset=PRESETS["quick"], learns=False)
+    contestants = [Contestant(name) for name in REPEATED]
+    return [run_cases(contestants, [workload or Workload()], quick) for _ in range(sizes.runs)]
 
 
 def of_devices(

@@ -23,6 +23,7 @@ COVERED = 0.93  # at a nominal 95 %
 INTERLEAVED_MOVES, OTHER_MOVES = 0.03, 0.10  # beside a load: at most, and at least
 TRIALS = 1000  # of each synthetic distribution
 WHOLE = Sizes()
+AGREE = 1.08  # the headline of a loop in one run over that in another, on a host where nothing else runs
 NET_ERROR = 0.25  # of an op of a few hundred nanoseconds, timed singly and among a thousand
 
 
@@ -72,6 +73,7 @@ def battery(session: Session, sizes: Sizes) -> Iterator[tuple[str, Callable[[], 
     yield "injection", lambda: [injection(in_one_process(), percent) for percent in SHARES]
     yield "coverage", lambda: [coverage()]
     yield "unsynchronised", lambda: [unsynchronised(experiments.unsynchronised(session, sizes))]
+    yield "repeat", lambda: [repeat(experiments.repeated(session, sizes))]
     yield "load", lambda: [load(experiments.beside_a_load(session, sizes))]
     yield "timer", lambda: [timer()]
 
@@ -131,6 +133,23 @@ def load(records: Sequence[Record]) -> Property:
         "load", abs(worst) <= INTERLEAVED_MOVES and abs(least) > OTHER_MOVES, worst, min(moves), max(moves), "share",
         len(moves), f"is the most that interleaved ratios move beside a load; one after the other they move by "
         f"{min(others):+.1%} to {max(others):+.1%}; quiet ratio {quiet.median:.3f} [{quiet.low:.3f}, {quiet.high:.3f}]",
+    )  # fmt: skip
+
+
+def repeat(runs: Sequence[Sequence[Record]]) -> Property:
+    """Fresh runs of the harness on the same case: how far the headlines of a loop lie apart."""
+    ratios = comparisons.repeats(runs)
+    records = [record for of_run in runs for record in of_run]
+    once = [loop for loop, ratio in ratios.items() if ratio.n < len(runs)]
+    if not ratios or once or len(runs) < 2:
+        return failed("repeat", [r for r in records if r.loop in once] or records)
+    worst = max(ratios, key=lambda loop: ratios[loop].median)
+    ratio = ratios[worst]
+    each = ", ".join(f"{loop} {found.median:.3f}" for loop, found in ratios.items())
+    return Property(
+        "repeat", ratio.median <= AGREE, ratio.median - 1, ratio.low - 1, ratio.high - 1, "share", len(runs),
+        f"is the most that the headline of a loop differs between fresh runs ({worst}; at most {AGREE - 1:.0%} "
+        f"allowed); the largest over the smallest: {each}",
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ SAMPLE_S = 0.02  # of loops that are called step by step; others sample whole ep
 LONG_TURN_S, LONG_TURN_EVERY = 0.8, 2  # whose turn lasts longer has one every second round
 LEAST_WAIT_S, LEAST_WAIT = 0.005, 0.1  # of a fetch after a run; the second as a share of the run
 LONGEST_WAKING_S = 0.1  # a longer sample needs no other before it to wake caches and pools
+TRIED = 3  # samples, to find how many steps make one
 WARM_STEPS = 100  # where no epoch is trained to find out what is learnt
 DISPATCH_STEPS = 8  # a launch queue is finite: dispatch is measured with few steps
 
@@ -92,7 +93,11 @@ class Preparation:
         """What one sample of this contestant is, from the seconds that a warm epoch takes."""
         steps, per_call = self.workload.steps, self.steps_per_call
         if per_call == 1:
-            steps = max(1, min(steps, round(steps * SAMPLE_S / epoch_s)))
+            # From an epoch that was disturbed every sample would be too short, so a few short ones have the last word.
+            few = self._of_a_sample(epoch_s)
+            tried = self.worker.ask("run", steps=few, repeats=TRIED)
+            epoch_s = min(epoch_s, min(tried["wall_ns"]) * 1e-9 * self.workload.steps / few)
+            steps = self._of_a_sample(epoch_s)
         sample_s = epoch_s * steps / self.workload.steps
         few = -(-min(DISPATCH_STEPS, self.workload.steps) // per_call) * per_call
         if epoch_s > LONGEST_WAKING_S and (few >= steps or self.case.contestant.is_floor):
@@ -100,6 +105,10 @@ class Preparation:
         repeats = max(1, min(50, round(TURN_S / sample_s)))
         every = LONG_TURN_EVERY if repeats * sample_s > LONG_TURN_S else 1
         return Turn(self.worker, self.case, process, steps, few, repeats, every)
+
+    def _of_a_sample(self, epoch_s: float) -> int:
+        """Steps of a sample of a loop that is called step by step."""
+        return max(1, min(self.workload.steps, round(self.workload.steps * SAMPLE_S / epoch_s)))
 
     def _place(self, workload: Workload) -> dict[str, Any]:
         return self.worker.ask("place", **{**self.place, "workload": workload.model_dump(mode="json")})

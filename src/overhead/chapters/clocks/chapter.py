@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from pydantic import BeforeValidator
 
 from overhead.chapters import pages
-from overhead.chapters.base import Chapter
+from overhead.chapters.base import Chapter, whole
 from overhead.chapters.clocks import figures
 from overhead.chapters.clocks.arms import Arms
+from overhead.chapters.clocks.estimates import Estimates
 from overhead.chapters.clocks.runs import FAKE, Runs
 from overhead.harness import comparisons, experiments
+from overhead.harness.estimator_runs import FEWEST_RUNS, estimator_runs, of_study
 from overhead.harness.experiments import SHARES, Sizes
 from overhead.loops import LOOPS
 from overhead.loops.base import STEP_OPS
@@ -34,16 +37,24 @@ SIZES = {
     "full": Sizes(),
 }
 ASYNCHRONOUS = ["jax-step", "jax-epoch", "cupy"]  # their calls may return before the device is done
+MOST_RUNS = 40  # their records are still well under the limit of a file
 READING = "readings of the clock with nothing between them"
 LOOKING = "a step timed op by op"
 
 
-class Clocks(Arms, Runs, Chapter, frozen=True, strict=True, extra="forbid"):
+def _runs(value: Any) -> int:
+    if (runs := whole(value)) != 0 and not FEWEST_RUNS <= runs <= MOST_RUNS:
+        raise ValueError(f"must be 0 (none) or between {FEWEST_RUNS} and {MOST_RUNS}, got {runs}")
+    return runs
+
+
+class Clocks(Arms, Runs, Estimates, Chapter, frozen=True, strict=True, extra="forbid"):
     """What the clock can tell, and how the harness does on questions whose answer is known."""
 
     name: ClassVar[str] = "00-clocks"
 
     learning_rate: LearningRate = 0.1
+    estimator_runs: Annotated[int, BeforeValidator(_runs)] = 0  # of each loop, to see which estimate repeats best
 
     def contestants(self) -> list[Contestant]:
         """Loops whose cold runs and whose dispatch are shown, with a pretended device that always queues."""
@@ -64,6 +75,7 @@ class Clocks(Arms, Runs, Chapter, frozen=True, strict=True, extra="forbid"):
             *experiments.in_fresh_processes(session, sizes, workload),
             *experiments.beside_a_load(session, sizes, workload),
             *experiments.of_devices(self.contestants(), session, workload),
+            *estimator_runs(session, self.estimator_runs, workload),
         ]
 
     def timer(self, records: Sequence[Record]) -> pages.Markdown:
@@ -124,7 +136,8 @@ class Clocks(Arms, Runs, Chapter, frozen=True, strict=True, extra="forbid"):
         return bars(list(found), values, unit, alt, {"numpy (cpu)": error_bars(found.values())})
 
     def table(self, records: Sequence[Record]) -> pages.Html:
-        """Every comparison of this page in numbers."""
+        """Every comparison of two arms in numbers."""
+        records = [r for r in records if r not in of_study(records)]
         quiet, together, apart = comparisons.beside_a_load(records)
         found = {f"injected {p} %": comparisons.trials(records, f"injection-{p}") for p in SHARES}
         found |= {"beside no load": [quiet] if quiet else [], "taking turns beside a load": together}

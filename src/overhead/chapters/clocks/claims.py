@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from overhead.harness import comparisons
+from overhead.harness.estimator_runs import of_study
 from overhead.harness.experiments import MORE
+from overhead.records import estimators
 from overhead.records.record import Record
-from overhead.showing.claims import Claim, Finding, between, first_run, missing
+from overhead.showing import tables
+from overhead.showing.claims import FAILS, HOLDS, Claim, Finding, above, between, first_run, missing
 from overhead.showing.claims import counted as counted_as
 
 CHAPTER = "00-clocks"
@@ -36,6 +39,32 @@ def forgotten(records: Sequence[Record]) -> Finding:
     return counted_as(len(refused), all(r.status == "failed" for r in refused), "contestant refused")
 
 
+def repeats_best(records: Sequence[Record]) -> Finding:
+    ratios = estimators.against_headline(of_study(records))
+    if not ratios:
+        return missing("no independent runs were taken (estimator_runs)")
+    name, nearest = min(ratios.items(), key=lambda item: item[1].low)
+    return above(nearest, what=f"times the headline's deviation: {name}, the nearest, {nearest.n} runs")
+
+
+def not_beaten(records: Sequence[Record]) -> Finding:
+    ratios = estimators.against_headline(of_study(records))
+    if not ratios:
+        return missing("no independent runs were taken (estimator_runs)")
+    name, best = min(ratios.items(), key=lambda item: item[1].high)
+    return Finding(
+        FAILS if best.high < 1 else HOLDS,
+        f"{tables.interval(best)} times the headline's deviation: {name}, the best other, {best.n} runs",
+    )
+
+
+def median_worse(records: Sequence[Record]) -> Finding:
+    ratio = estimators.against_headline(of_study(records)).get("median")
+    if ratio is None:
+        return missing("no independent runs were taken (estimator_runs)")
+    return above(ratio, what=f"times the headline's deviation, {ratio.n} runs")
+
+
 CLAIMS = [
     Claim("reading-costs-little", "A pair of readings of the clock costs less than a microsecond.", CHAPTER, reading),
     Claim(
@@ -49,6 +78,27 @@ CLAIMS = [
         "A contestant that does not wait for its device is refused.",
         CHAPTER,
         forgotten,
+        ("C3",),
+    ),
+    Claim(
+        "headline-repeats-best",
+        "Of five estimates from the same turns, the headline's (the lower decile) lies closest together over "
+        "independent runs, quiet ones and ones beside a load.",
+        CHAPTER,
+        repeats_best,
+        ("C3",),
+    ),
+    Claim(
+        "no-estimate-beats-headline",
+        "None of the four other estimates is shown to lie closer together than the headline's.",
+        CHAPTER,
+        not_beaten,
+    ),
+    Claim(
+        "median-repeats-worse",
+        "Over quiet runs and runs beside a load, the median's estimates deviate more than the headline's.",
+        CHAPTER,
+        median_worse,
         ("C3",),
     ),
     Claim(

@@ -15,9 +15,9 @@ from overhead.showing import tables
 from overhead.showing.figures import Figure, dots, error_bars
 
 FAKE = "overhead.harness.fake_device"
-PRETENDED = {
-    f"{FAKE}:Synchronised": "pretended device",
-    f"{FAKE}:Unsynchronised": "pretended device that nobody waits for",
+PRETENDED = {  # by the class, since the module has moved
+    "Synchronised": "pretended device",
+    "Unsynchronised": "pretended device that nobody waits for",
 }
 CLOCKS = {"dispatch": "the call returned", "wall": "the device was done"}
 WAITING = "when a call returns and when the device is done"
@@ -112,4 +112,4 @@ def _told(row: Any) -> str:
 
 
 def _name(record: Record) -> str:
-    return PRETENDED.get(record.loop, f"{record.loop} ({record.device})")
+    return PRETENDED.get(record.loop.rpartition(":")[2], f"{record.loop} ({record.device})")
