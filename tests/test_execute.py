@@ -13,7 +13,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from overhead.book import execute
+from overhead.book import execute, executing
 from overhead.book.execute import NotebookFailed, is_complete, pair_fault
 from overhead.chapters import keeping
 from overhead.chapters.base import ParameterError
@@ -213,7 +213,7 @@ def test_everything_is_checked_before_a_kernel_starts(notebook, results, monkeyp
     def never(*_: Any) -> None:
         raise AssertionError("a kernel was started")
 
-    monkeypatch.setattr(execute, "_papermill", never)
+    monkeypatch.setattr(executing, "executed", never)
     folder, before = notebook(READS), contents(results)
     for parameters in ({"batch_sizes": [0]}, {"host": "../up"}, {"host": ""}, {"nonsense": 1}, {"learning_rate": 0}):
         with pytest.raises(ParameterError):

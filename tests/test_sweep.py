@@ -288,11 +288,16 @@ def test_an_interrupted_sweep_goes_on_and_ends_as_an_uninterrupted_one(
         if progress.done >= 6:  # in the second chunk
             raise KeyboardInterrupt
 
+    def interrupt_at_last(outcome: sweep.Outcome) -> None:
+        raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
         sweep.run(asked, say=interrupt)
+    with pytest.raises(KeyboardInterrupt):  # all trained, nothing told yet
+        sweep.run(asked, tell=interrupt_at_last)
     again = sweep.run(asked)
 
-    assert again.resumed == 2
+    assert again.resumed == 5
     assert rows(again) == rows(whole)
     assert not list(cache.rglob("*.jsonl"))  # complete: asked for again, it is measured anew
 
