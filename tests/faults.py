@@ -1,4 +1,4 @@
-"""A campaign of kills: `make faults`, or `python tests/faults.py --kills 200 --minutes 30 --lanes 2`.
+"""A campaign of kills: `make faults`, or `python tests/faults.py --kills 200 --minutes 28 --lanes 3`.
 
 Tiny runs, sweeps, benches and books are ended at random instants by SIGKILL, SIGTERM, SIGINT or SIGHUP, themselves or
 one of the processes that they started. After each: are results and journals whole, is every finished step still there,
@@ -282,7 +282,7 @@ FAULTS = ("damaged", "lost", "orphan", "left behind", "hung", "status", "traceba
 
 
 def campaign(
-    wanted: int, seconds: float, seed: int, *, lanes: int = 2, kinds: tuple[Kind, ...] = KINDS, whole: bool = True
+    wanted: int, seconds: float, seed: int, *, lanes: int = 3, kinds: tuple[Kind, ...] = KINDS, whole: bool = True
 ) -> Counter[str]:
     """So many kills, or as many as the seconds allow; the faults by what they are, and how many kills.
 
@@ -318,7 +318,7 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--kills", type=int, default=200)
     options.add_argument("--minutes", type=float, default=28, help="no kill begins later")
-    options.add_argument("--lanes", type=int, default=2, help="campaigns side by side")
+    options.add_argument("--lanes", type=int, default=3, help="campaigns side by side")
     options.add_argument("--seed", type=int, default=time.time_ns() % 10**6)
     given = options.parse_args()
     heeded()
