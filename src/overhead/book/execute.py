@@ -98,7 +98,7 @@ def check(chapter: str, parameters: Mapping[str, Any], results: Path) -> Path:
 
 
 def find(chapter: str, notebooks: Path | None = None) -> Path:
-    """The source notebook of `chapter`. Raises `ParameterError` for one that is unknown."""
+    """The source notebook of `chapter`. Raises `ParameterError` for one that is unknown or takes no parameters."""
     if chapter not in CHAPTERS:
         raise ParameterError(f"notebook must be one of {', '.join(CHAPTERS)}, got {chapter!r}")
     root = checkout()
@@ -106,7 +106,19 @@ def find(chapter: str, notebooks: Path | None = None) -> Path:
     path = folder / f"{chapter}.ipynb"
     if not path.exists():
         raise ParameterError(f"notebooks/{chapter}.ipynb was not found; run in a checkout of the book")
+    _check_tag(path)
     return path
+
+
+def _check_tag(source: Path) -> None:
+    """Raises `ParameterError` for a notebook that papermill can give no parameters: it would run with its defaults."""
+    try:
+        cells = json.loads(source.read_text(encoding="utf-8"))["cells"]
+        if any("parameters" in cell["metadata"].get("tags", []) for cell in cells):
+            return
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise ParameterError(f"notebooks/{source.name} must have a cell tagged 'parameters'; it has none")
 
 
 def is_complete(results: Path, host: str, chapters: list[str]) -> bool:

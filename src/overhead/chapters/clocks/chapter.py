@@ -180,9 +180,11 @@ class Clocks(Chapter, frozen=True, strict=True, extra="forbid"):
             f"{tables.interval(row.wall)} ms (n = {row.wall.n})."
             for row in timed.itertuples()
         ]
-        lines += [f"- **{row.name}** was not timed: {row.status}, {row.reason}." for row in caught.itertuples()]
+        lines += [
+            f"- **{row.name}** was not timed: {row.status}, {pages.plain(row.reason)}." for row in caught.itertuples()
+        ]
         missing = frame[(frame["status"] != "ok") & ~frame["name"].isin(caught["name"])]
-        lines += [f"- **{row.name}** is missing: {row.reason}." for row in missing.itertuples()]
+        lines += [f"- **{row.name}** is missing: {pages.plain(row.reason)}." for row in missing.itertuples()]
         return pages.Markdown(
             "**To remember: a clock that stops when the call returns times the handing over, not the work.**\n\n"
             + "\n".join(lines)
@@ -353,4 +355,4 @@ def _listed(ratios: Sequence[Interval]) -> str:
 
 def _missing(records: Sequence[Record]) -> pages.Markdown:
     reason = next((r.reason for r in records if r.reason), "no samples were taken")
-    return pages.Markdown(f"This was not measured on this host: {reason}.")
+    return pages.Markdown(f"This was not measured on this host: {pages.plain(reason)}.")

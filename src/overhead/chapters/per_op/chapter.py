@@ -141,7 +141,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
             )
         for record in records:
             if record.status != "ok":
-                lines.append(f"- **{_backend(record)}** is missing: {record.reason}.")
+                lines.append(f"- **{_backend(record)}** is missing: {pages.plain(record.reason)}.")
         if not lines:
             return pages.missing(A_STEP, records)
         return pages.Markdown("\n".join(lines))
