@@ -56,8 +56,11 @@ def test_a_temporary_folder_of_40_mb_is_named_before_workers_start(monkeypatch, 
         measure()
 
 
-@pytest.mark.slow
-def test_thirty_workers_in_a_row_leave_memory_descriptors_and_threads_as_they_were():
+@pytest.mark.parametrize(
+    "times", [pytest.param(30, marks=pytest.mark.slow), pytest.param(200, marks=[pytest.mark.slow, pytest.mark.long])]
+)
+@pytest.mark.timeout(1200)
+def test_workers_in_a_row_leave_memory_descriptors_and_threads_as_they_were(times):
     def start(times: int) -> tuple[int, int, int]:
         for _ in range(times):
             worker = Process(Contestant("numpy", "cpu", 1))
@@ -68,7 +71,7 @@ def test_thirty_workers_in_a_row_leave_memory_descriptors_and_threads_as_they_we
         me = psutil.Process()
         return me.num_fds(), me.num_threads(), me.memory_info().rss
 
-    before, after = start(5), start(30)
+    before, after = start(5), start(times)
     assert after[:2] == before[:2]
     assert after[2] - before[2] < 5_000_000
 
