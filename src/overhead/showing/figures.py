@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from html import escape
 from typing import Any
 
@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from overhead.loops import frameworks
+from overhead.records.stats import Interval
 
 # One colour a framework (`frameworks.TABLE`), the floor's for what is of none; variants differ by marker.
 LIGHT = {"ink": "#1f2328", "faint": "#6e7781", "grid": "#d8dee4", "paper": "#ffffff"}
@@ -138,6 +139,11 @@ def against_batch_size(frame: pd.DataFrame, floor: pd.DataFrame, value: str, uni
         label_ends(axes, ends, 4.6)
 
     return Figure(draw, alt, height=4.6)
+
+
+def error_bars(intervals: Iterable[Interval]) -> np.ndarray:
+    """The distances from the medians down and up: (2, intervals)."""
+    return np.array([(i.median - i.low, i.high - i.median) for i in intervals]).reshape(-1, 2).T
 
 
 def bars(

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Canvas
 
-from overhead.chapters.learning_rates.tables import member
+from overhead.chapters.learning_rates.curves import member
 from overhead.records.record import Record
 from overhead.showing.figures import MARKERS, Figure, label_ends, plain_ticks
 from overhead.showing.tables import number
