@@ -1,8 +1,9 @@
-"""A campaign of kills: `make faults`, or `python tests/faults.py --kills 200 --minutes 30`.
+"""A campaign of kills: `make faults`, or `python tests/faults.py --kills 200 --minutes 28 --lanes 3`.
 
 Tiny runs, sweeps, benches and books are ended at random instants by SIGKILL, SIGTERM, SIGINT or SIGHUP, themselves or
 one of the processes that they started. After each: are results and journals whole, is every finished step still there,
-does any process live on? After the next one that ends by itself: is anything left of those that did not?
+does any process live on? After the next one that ends by itself: is anything left of those that did not? Lanes go on
+side by side, each in folders of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -33,7 +35,10 @@ MARK = "OVERHEAD_CAMPAIGN"  # in the environment of every process that the campa
 TINY = "import faults; faults.tiny()"
 GRACE_S = 20.0  # a kernel looks once a second whether its parent lives, and may wait for a core
 LONGEST_S = 240.0
-READY = "ready-"  # a file; a signal that comes before the command has its handlers ends it as it ends any process
+# Files. A signal that comes before the command has its handlers, or when it has done its work and Python is about to
+# end, ends it as it ends any process.
+READY, DONE = "ready-", "done-"
+CHILDREN = 0.3  # share of the kills that go to a process which the command started
 
 
 class Kind(NamedTuple):
@@ -59,13 +64,12 @@ def tiny() -> None:
     from overhead.measure import probing
     from overhead.measure.contestant import Contestant
     from overhead.measure.rounds import time_cases, time_ops
-    from overhead.measure.session import Session
+    from overhead.measure.session import PRESETS, Session
     from overhead.problem.workload import Workload
     from overhead.records.record import Record
 
     def take(chapter: PerOp, session: Session) -> list[Record]:
-        preset = session.preset._replace(target=0.0, budget_s=0.2, processes=1, rounds=(2, 2))
-        brief = session._replace(preset=preset, learns=False)
+        brief = session._replace(learns=False)
         for size in (16, 64):
             time_cases([Contestant("numpy")], [Workload(batch_size=size, images=640)], brief)
         probing.measure([probing.Ask(Contestant("numpy"), ("fixed",))], Workload(images=640), session)
@@ -74,15 +78,27 @@ def tiny() -> None:
         return [record for case in cases for record in case.op_records(session.provenance)]
 
     PerOp.take = take
+    PRESETS["quick"] = PRESETS["quick"]._replace(target=0.0, budget_s=0.2, processes=1, rounds=(2, 2))
+    heeded()
     (Path(os.environ["TMPDIR"]) / f"{READY}{os.getpid()}").touch()
-    main()
+    try:
+        main()
+    finally:
+        (Path(os.environ["TMPDIR"]) / f"{DONE}{os.getpid()}").touch()
+
+
+def heeded() -> None:
+    """Heed what whoever started us may ignore, as `nohup` does and a shell for what runs in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Campaign:
     """Folders of its own, commands in them, and what was found."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        self.folder, self.random = folder, random.Random(seed)
+    def __init__(self, folder: Path, seed: int, say: Callable[[str], None]) -> None:
+        self.folder, self.random, self.say = folder, random.Random(seed), say
+        self.takes: dict[str, float] = {}  # seconds that a command lasted of late when nobody ended it
         self.results, self.tmp, self.cache = folder / "results", folder / "tmp", folder / "cache"
         for made in (self.tmp, self.cache, self.results):
             made.mkdir()
@@ -93,14 +109,13 @@ class Campaign:
             "OVERHEAD_LOCK": str(folder / "lock"), "OVERHEAD_RESULTS": str(self.results), "PYTHONPATH": path,
         }  # fmt: skip
         self.found: Counter[str] = Counter()
-        self.told: list[str] = []
 
     def start(self, kind: Kind) -> subprocess.Popen[str]:
         where = ["--results", str(self.folder / "shown"), "--out", str(self.folder / "out")]
         return subprocess.Popen(
             [sys.executable, "-c", TINY, *kind.arguments, *(where * (kind.name == "book"))],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=self.env, cwd=self.folder,
-            start_new_session=True, preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env, cwd=self.folder,
+            start_new_session=True,
         )  # fmt: skip
 
     def living(self) -> list[psutil.Process]:
@@ -116,8 +131,7 @@ class Campaign:
 
     def fault(self, what: str, detail: str) -> None:
         self.found[what] += 1
-        self.told.append(f"{what}: {detail}")
-        print(f"  {what}: {detail}", flush=True)
+        self.say(f"  {what}: {detail}")
 
     def journal(self) -> set[str]:
         """Steps that are finished and kept: of the run, whether journalled, measured or in place; of the sweep."""
@@ -133,14 +147,15 @@ class Campaign:
         kept, began = self.journal(), time.monotonic()
         finished = self._pairs()
         process = self.start(kind)
-        at = self.random.uniform(0.2, kind.latest_s)
+        longest = min(kind.latest_s, self.takes.get(kind.name, kind.latest_s))
+        at = self.random.uniform(0.2, longest)
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=at)
         number, ended_itself = self.random.choice(SIGNALS), process.poll() is not None
         victim = "nobody"
         if not ended_itself:
             others = [child for child in self.living() if child.pid != process.pid]
-            child = self.random.choice(others) if others and self.random.random() < 0.4 else None
+            child = self.random.choice(others) if others and self.random.random() < CHILDREN else None
             victim = "a process of its own" if child else "the command"
             try:
                 (child or psutil.Process(process.pid)).send_signal(number)
@@ -148,41 +163,40 @@ class Campaign:
                 victim = "nobody"
             self.found["kills"] += victim != "nobody"
             if child:  # the command goes on, and must end by itself
-                self.found["kills of a worker, a kernel or a builder"] += 1
+                self.found[CHILD] += 1
         try:
-            _, said = process.communicate(timeout=LONGEST_S)
+            told, said = process.communicate(timeout=LONGEST_S)
         except subprocess.TimeoutExpired:
             self.fault("hung", f"{kind.name} after {number.name} to {victim}")
             process.kill()
-            _, said = process.communicate()
+            told, said = process.communicate()
         what = f"{kind.name}, {number.name} to {victim} at {at:.1f} s"
-        ready = (self.tmp / f"{READY}{process.pid}").exists()
-        self._judge_status(what, victim, number, process.returncode, said, ready)
+        self.takes[kind.name] = time.monotonic() - began if victim == "nobody" else 1.15 * longest
+        ready, done = ((self.tmp / f"{mark}{process.pid}").exists() for mark in (READY, DONE))
+        self._judge_status(what, victim, number, process.returncode, said, ready, done)
         self._judge_orphans(what)
         self._judge_files(what)
         completed = process.returncode == 0
         if lost := kept - self.journal():
-            if not (completed or self._measured() or self._pairs() != finished):
+            if not (completed or told.strip() or self._measured() or self._pairs() != finished):
                 self.fault("lost", f"{what}: {sorted(lost)}")
         if completed:
             self.found[f"{kind.name} ended by itself"] += 1
             self._judge_leftovers(what, kind)
-        print(
-            f"{self.found['kills']:4d} {what}: status {process.returncode}, {time.monotonic() - began:.0f} s",
-            flush=True,
-        )
+        self.say(f"{self.found['kills']:4d} {what}: status {process.returncode}, {time.monotonic() - began:.0f} s")
 
-    def complete(self) -> None:
+    def complete(self, kinds: tuple[Kind, ...]) -> None:
         """Let each command end by itself once; then nothing may be left, and the run must be whole."""
         from overhead.book.execute import pair_fault
 
-        for kind in KINDS:
+        for kind in kinds:
             with self.start(kind) as process:
                 _, said = process.communicate(timeout=LONGEST_S)
             if process.returncode:
                 self.fault("no rerun", f"{kind.name}: {said[-300:]}")
             self._judge_leftovers("at the end", kind)
-        if why := pair_fault(self.results / "local", CHAPTER):
+        ran = any(kind.name == "run" for kind in kinds)
+        if ran and (why := pair_fault(self.results / "local", CHAPTER)):
             self.fault("damaged", f"at the end: {why}")
         if left := [str(p.relative_to(self.results)) for p in self.results.rglob(".*")]:
             self.fault("left behind", f"at the end: {left}")
@@ -193,13 +207,16 @@ class Campaign:
     def _measured(self) -> bool:
         return any(self.results.glob("*/.*.measured/run.json"))
 
-    def _judge_status(self, what: str, victim: str, number: int, status: int, said: str, ready: bool) -> None:
+    def _judge_status(
+        self, what: str, victim: str, number: int, status: int, said: str, ready: bool, done: bool
+    ) -> None:
         if "Traceback" in said and ready:
             self.fault("traceback", f"{what}: {said.splitlines()[-1][:200]}")
         if victim != "the command" or status == 0:
             return
-        right = -number if number == signal.SIGKILL or not ready else 128 + number
-        if status != right:
+        plain = number == signal.SIGKILL or not ready
+        right = {-number} if plain else {128 + number} | ({-number} if done else set())
+        if status not in right:
             self.fault("status", f"{what}: {status}, {said[-300:]}")
 
     def _judge_orphans(self, what: str) -> None:
@@ -246,11 +263,9 @@ class Campaign:
         if left:
             self.fault("left behind", f"{what}: {left}")
 
-    def show(self) -> None:
+    def show(self, results: Path) -> None:
         """Results for the book, which no other command writes."""
-        import sample_book
-
-        shutil.copytree(sample_book.results(), self.folder / "shown")
+        shutil.copytree(results, self.folder / "shown")
         self.shown = _contents(self.folder / "shown")
 
 
@@ -262,31 +277,53 @@ def _contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+CHILD = "kills of a process that a command started"
 FAULTS = ("damaged", "lost", "orphan", "left behind", "hung", "status", "traceback", "no rerun")
 
 
 def campaign(
-    kills: int, seconds: float, seed: int, kinds: tuple[Kind, ...] = KINDS, say: Callable[[str], None] = print
+    wanted: int, seconds: float, seed: int, *, lanes: int = 3, kinds: tuple[Kind, ...] = KINDS, whole: bool = True
 ) -> Counter[str]:
-    """So many kills, or as many as the seconds allow; the faults by what they are, and how many kills."""
-    began = time.monotonic()
+    """So many kills, or as many as the seconds allow; the faults by what they are, and how many kills.
+
+    With `whole`, each command is let end by itself in the end, whatever came before.
+    """
+    import sample_book
+
+    began, found, shown = time.monotonic(), Counter[str](), sample_book.results()
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as folder:
-        run = Campaign(Path(folder), seed)
-        run.show()
-        while run.found["kills"] < kills and time.monotonic() - began < seconds:
-            run.kill_one(run.random.choice(kinds))
-        run.complete()
-    say(f"{run.found['kills']} kills, seed {seed}, {time.monotonic() - began:.0f} s: " + ", ".join(
-        f"{run.found[what]} {what}" for what in FAULTS
-    ))  # fmt: skip
-    return run.found
+
+        def go(lane: int) -> None:
+            (Path(folder) / f"{lane}").mkdir()
+            run = Campaign(Path(folder) / f"{lane}", seed + lane, lambda line: print(f"{lane} {line}", flush=True))
+            run.show(shown)
+            while found["kills"] < wanted and time.monotonic() - began < seconds:
+                before = run.found.copy()
+                run.kill_one(run.random.choice(kinds))
+                found.update(run.found - before)
+            if whole:
+                before = run.found.copy()
+                run.complete(kinds)
+                found.update(run.found - before)
+
+        with ThreadPoolExecutor(lanes) as pool:
+            list(pool.map(go, range(lanes)))
+    faults = ", ".join(f"{found[what]} {what}" for what in FAULTS)
+    kills = f"{found['kills']} kills ({found[CHILD]} of a worker, a kernel or a builder)"
+    print(f"{kills}, seed {seed}, {lanes} lanes, {time.monotonic() - began:.0f} s: {faults}", flush=True)
+    return found
 
 
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--kills", type=int, default=200)
-    options.add_argument("--minutes", type=float, default=28)
+    options.add_argument("--minutes", type=float, default=28, help="no kill begins later")
+    options.add_argument("--lanes", type=int, default=3, help="campaigns side by side")
     options.add_argument("--seed", type=int, default=time.time_ns() % 10**6)
     given = options.parse_args()
-    told = campaign(given.kills, 60 * given.minutes, given.seed)
-    sys.exit(1 if any(told[what] for what in FAULTS) else 0)
+    heeded()
+    print(
+        f"{given.kills} kills in at most {given.minutes:g} minutes, {given.lanes} lanes, seed {given.seed}", flush=True
+    )
+    told = campaign(given.kills, 60 * given.minutes, given.seed, lanes=given.lanes)
+    sys.exit(1 if any(told[what] for what in FAULTS) or told["kills"] < given.kills else 0)

@@ -37,6 +37,20 @@ def test_numpy_agrees_wrapping_round_an_epoch_that_is_shorter_than_twenty_steps(
     assert found.epoch_loss_error < 1e-6
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_loop_that_trains_in_float64_is_none_of_float32(tiny_workload, tiny_data, dtype):
+    """Field case N22, a `keras.json` with floatx float64: also where what is fetched was rounded in the end."""
+    w = agreement.at_agreement_rate(tiny_workload)
+    exact = agreement.reference(w, tiny_data).params
+    other_order = tuple(Layer((p.w * (1 + 1e-16)).astype(dtype), p.b.astype(dtype)) for p in exact)
+    epoch = trained(agreement.at_epoch_rate(w), tiny_data, w.steps)
+
+    found = compare(other_order, epoch, tiny_workload, tiny_data)
+
+    assert found.disagreement == "after 20 steps its parameters are those of float64: it must train in float32"
+    assert found.error < 1e-7
+
+
 @pytest.mark.parametrize("images", [640, 641, 1000])
 def test_the_reference_is_the_oracle_after_twenty_steps_and_after_an_epoch(images):
     w = Workload(images=images, batch_size=32, remainder="keep")

@@ -187,7 +187,15 @@ def test_a_device_is_found_by_the_name_that_its_driver_reports(reported, name):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "nearest"), [("Quadro RTX 500", "Quadro RTX 5000"), ("H100", "H100 SXM, H100 PCIe"), ("", "L4")]
+    ("wrong", "nearest"),
+    [
+        ("Quadro RTX 500", "Quadro RTX 5000"),
+        ("H100", "H100 SXM, H100 PCIe"),
+        ("", "L4"),
+        ("NVIDIA GeForce RTX 3090 Laptop GPU", "RTX 3090"),
+        ("Quadro RTX 5000 with Max-Q Design", "Quadro RTX 5000"),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "H100 SXM"),
+    ],
 )
 def test_an_unknown_device_is_refused_with_the_nearest_names(wrong, nearest):
     with pytest.raises(ValueError, match=f"devices known, got '{wrong}'; try .*{nearest}"):

@@ -143,6 +143,30 @@ def test_what_is_missing_is_said_and_the_rest_is_shown(stem: str, name: str, cas
         assert not re.search(r"\bnan\b|\bNone\b(?! of)", shown.text)
 
 
+PLANTED = "<img src=x onerror=alert(1)> [x](javascript:alert(1)) {{ x }}"
+PLANTING: dict[str, Callable[[Record], Record]] = {
+    "failed": lambda r: without_result(r, "failed", PLANTED),
+    "measured": lambda r: r.model_copy(
+        update={"notes": [PLANTED], "device_name": PLANTED, "disturbed": [PLANTED]}
+        | ({"tool": PLANTED} if r.tool else {})
+    ),
+}
+
+
+@pytest.mark.parametrize("stem", CHAPTERS)
+@pytest.mark.parametrize("planting", PLANTING.values(), ids=PLANTING)
+def test_what_a_record_says_is_shown_letter_by_letter(stem: str, planting: Callable[[Record], Record]) -> None:
+    """Reasons, tools and notes come from frameworks and profiles, and reach executed notebooks as well as the book."""
+    found = [planting(record) for record in measured(stem)]
+    for name in shown_by(stem):
+        if not _draws(stem, name):
+            shown = getattr(chapter_of(stem)(), name)(found)
+            if isinstance(shown, Markdown):
+                assert not re.search(r"(?<!\\)(<img src=x|\]\(javascript|\{\{)", shown.text), (name, shown.text)
+            if isinstance(shown, Html):
+                assert "<img src=x" not in shown.text, name
+
+
 def test_every_table_and_figure_of_the_notebooks_is_among_them() -> None:
     """What a notebook calls with records is tried above, unless it needs none."""
     for stem in CHAPTERS:

@@ -22,6 +22,8 @@ from overhead import cli
 from overhead.cli import main
 from overhead.machine import host
 
+ROOT = Path(__file__).resolve().parents[1]
+
 TESTS = Path(__file__).parent
 
 
@@ -358,9 +360,12 @@ def test_a_reader_that_leaves_is_no_fault(tmp_path):
         assert doctor.stderr.read() == b""
 
 
+# psutil has another module of its own there. What native Windows lacks besides is taken away.
 WITHOUT_UNIX = """
-import sys
-sys.modules.update(fcntl=None, resource=None)
+import os, psutil, signal, sys
+sys.modules.update(fcntl=None, resource=None, pwd=None, grp=None, termios=None)
+for name in ("sched_getaffinity", "sysconf", "getuid", "getloadavg", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"):
+    vars(os).pop(name, None)
 from overhead.cli import main
 main()
 """
@@ -386,12 +391,51 @@ def test_what_needs_another_system_says_so_in_a_line(tmp_path, arguments):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["bounds"], ["profile", "--help"], ["book", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["bounds"],
+        ["bounds", "--host", "epyc-2core", "--results", str(ROOT / "results")],
+        ["doctor", "--json"],
+        ["check-host", str(ROOT / "results" / "epyc-2core")],
+        ["profile", "--help"],
+        ["advise", "--help"],
+        ["book", "--help"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
 def test_what_needs_no_other_system_runs_without_it(tmp_path, arguments):
+    """Field case N24."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_UNIX, *arguments], capture_output=True, text=True, cwd=tmp_path, timeout=100
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+READS = """
+from pathlib import Path
+import msvcrt_stand_in
+from overhead.book import build
+root = build.checkout()
+found = build.survey(root, root / "results")
+with build._alone(Path("out")):
+    print(*found.hosts)
+"""
+
+
+def test_the_book_s_results_are_read_and_its_folder_is_locked_without_fcntl(tmp_path):
+    """Field case N24: native Windows locks with a module of its own."""
+    (tmp_path / "msvcrt_stand_in.py").write_text(
+        "import sys, types\n"
+        "sys.modules['msvcrt'] = types.SimpleNamespace(LK_NBLCK=2, locking=lambda handle, how, size: print('locked'))\n"
+    )
+    code = WITHOUT_UNIX.split("from overhead")[0] + READS
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=100, env=env
+    )
+    assert (done.stdout.split()[0], done.stderr) == ("locked", "")
+    assert "epyc-2core" in done.stdout
 
 
 def test_a_chapter_that_is_there_is_named_with_the_preset_that_it_was_measured_with(tmp_path, capsys, monkeypatch):

@@ -13,7 +13,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from overhead.book import execute
+from overhead.book import execute, executing
 from overhead.book.execute import NotebookFailed, is_complete, pair_fault
 from overhead.chapters import keeping
 from overhead.chapters.base import ParameterError
@@ -152,9 +152,9 @@ def test_a_page_that_fails_leaves_the_old_pair_and_keeps_what_was_measured(noteb
     assert not keeping.measured_folder(results / "local", STEM).exists()
 
 
-@pytest.mark.slow
-def test_a_notebook_that_lost_its_tag_does_not_run_with_the_defaults(tmp_path, results, monkeypatch):
-    monkeypatch.setattr(BatchSweep, "take", lambda *_: records.read(OLD))
+def test_a_notebook_that_lost_its_tag_is_refused_before_anything_is_measured(tmp_path, results, monkeypatch):
+    """Field case C4: papermill would run it with its defaults."""
+    monkeypatch.setattr(BatchSweep, "take", lambda *_: pytest.fail("measured"))
     source = nbformat.read(ROOT / "notebooks" / f"{STEM}.ipynb", 4)
     for cell in source.cells:
         cell.metadata.pop("tags", None)
@@ -162,11 +162,9 @@ def test_a_notebook_that_lost_its_tag_does_not_run_with_the_defaults(tmp_path, r
     nbformat.write(source, tmp_path / "stale" / f"{STEM}.ipynb")
     before = contents(results)
 
-    with pytest.raises(
-        NotebookFailed, match=r"batch_sizes must be what papermill injected, \[64\].* tagged 'parameters'"
-    ):
+    with pytest.raises(ParameterError, match=r"notebooks/05-batch-sweep\.ipynb must have a cell tagged 'parameters'"):
         run(results, tmp_path / "stale", batch_sizes=[64])
-    assert {name: data for name, data in contents(results).items() if ".measured" not in name} == before
+    assert contents(results) == before
 
 
 STALE = {"argv": ["/gone/python", "-m", "ipykernel_launcher", "-f", "{connection_file}"], "display_name": "Python 3"}
@@ -213,7 +211,7 @@ def test_everything_is_checked_before_a_kernel_starts(notebook, results, monkeyp
     def never(*_: Any) -> None:
         raise AssertionError("a kernel was started")
 
-    monkeypatch.setattr(execute, "_papermill", never)
+    monkeypatch.setattr(executing, "executed", never)
     folder, before = notebook(READS), contents(results)
     for parameters in ({"batch_sizes": [0]}, {"host": "../up"}, {"host": ""}, {"nonsense": 1}, {"learning_rate": 0}):
         with pytest.raises(ParameterError):

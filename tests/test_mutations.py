@@ -3,6 +3,7 @@
 `OVERHEAD_MUTATIONS=20000 pytest tests/test_mutations.py tests/test_profiles_damaged.py` tries as many of each kind.
 """
 
+import copy
 import gzip
 import json
 import time
@@ -45,7 +46,7 @@ def places(value, path=()):
 def changed(document, wanted):
     """A JSON document with some of its values replaced, or left out."""
     document = json.loads(json.dumps(document))
-    for where, leave_out, value in wanted:
+    for where, leave_out, value in copy.deepcopy(wanted):  # a list that was put in may not come into itself later
         found = list(places(document))
         path = found[int(where * len(found))]
         if not path:

@@ -168,6 +168,21 @@ def test_no_file_names_a_registry():
     assert found == []
 
 
+WRONG_ADVICE = re.compile(
+    r"verify ?= ?False|_create_unverified_context|--no-check-certificate|--trusted-host|shuffles first|"
+    r"CUDA Version[^.]{0,80}(choose|pick|install)",
+    re.IGNORECASE,
+)
+
+
+def test_no_page_repeats_advice_that_is_wrong():
+    """Field case X2: public advice that costs safety or a wrong package."""
+    assert WRONG_ADVICE.search("pip install --trusted-host example")
+    for path in [*NOTEBOOKS, *(ROOT / "book").rglob("*.md"), ROOT / "README.md"]:
+        found = WRONG_ADVICE.search(path.read_text(encoding="utf-8"))
+        assert not found, (path.name, found)
+
+
 def test_no_file_is_large():
     assert [str(path) for path in tracked() if path.stat().st_size > MAX_FILE_BYTES] == []
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -288,11 +289,16 @@ def test_an_interrupted_sweep_goes_on_and_ends_as_an_uninterrupted_one(
         if progress.done >= 6:  # in the second chunk
             raise KeyboardInterrupt
 
+    def interrupt_at_last(outcome: sweep.Outcome) -> None:
+        raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
         sweep.run(asked, say=interrupt)
+    with pytest.raises(KeyboardInterrupt):  # all trained, nothing told yet
+        sweep.run(asked, tell=interrupt_at_last)
     again = sweep.run(asked)
 
-    assert again.resumed == 2
+    assert again.resumed == 5
     assert rows(again) == rows(whole)
     assert not list(cache.rglob("*.jsonl"))  # complete: asked for again, it is measured anew
 
@@ -313,6 +319,37 @@ def test_a_killed_command_goes_on(cache: Path) -> None:
     assert again["resumed"] >= 1
     assert fresh["resumed"] == 0
     assert again["rows"] == fresh["rows"]
+
+
+OF_A_CLUSTER = """
+import os, signal, time, psutil
+from overhead.sweep import cluster
+with cluster.client(None, 1) as client:
+    client.wait_for_workers(1, timeout=60)
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    listens = [c.laddr for p in processes for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+    print(*[p.pid for p in processes[1:]])
+    print(*[address.ip for address in listens], flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere its processes end after two minutes")
+def test_a_local_cluster_ends_with_its_caller_and_opens_no_page(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="needs Dask")
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", OF_A_CLUSTER], capture_output=True, text=True, env=env, timeout=200)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    pids, addresses = (line.split() for line in done.stdout.splitlines())
+    assert set(addresses) == {"127.0.0.1"}
+    assert len(addresses) == 3  # scheduler, keeper and worker, each for Dask's own protocol and no more
+    assert len(pids) >= 3
+    until = time.monotonic() + 10
+    while time.monotonic() < until and any(psutil.pid_exists(int(pid)) for pid in pids):
+        time.sleep(0.1)
+    assert not [pid for pid in pids if psutil.pid_exists(int(pid)) and psutil.Process(int(pid)).status() != "zombie"]
 
 
 @pytest.mark.slow

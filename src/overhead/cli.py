@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -35,6 +37,10 @@ def _told(error: Exception) -> click.ClickException | None:
         return click.ClickException(str(error))
     if isinstance(error, ImportError) and error.name in NOT_ON_WINDOWS:
         return click.ClickException("measuring needs Linux, macOS or WSL; here bounds, profile and book work")
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):  # a folder that was copied
+        source, _, why = error.args[0][0]
+        said = re.search(r"\[Errno \d+\] ([^:]+)", str(why))
+        return click.ClickException(f"{said[1] if said else 'cannot be copied'}: {Path(source).name}")
     if isinstance(error, OSError):
         where = f": {Path(error.filename).name}" if error.filename else ""
         return click.ClickException(f"{error.strerror or error}{where}")

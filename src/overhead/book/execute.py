@@ -1,28 +1,22 @@
-"""Notebook source to executed copy. The only place that knows papermill."""
+"""A chapter measured, then made a page of: notebook source to executed copy."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from overhead.book import kernel
+from overhead.book import executing, kernel
+from overhead.book.executing import NotebookFailed
 from overhead.chapters import CHAPTERS, chapter_of, keeping
 from overhead.chapters.base import ParameterError
 from overhead.chapters.provenance import checkout
 from overhead.machine import alone
 from overhead.records import record
-
-START_LIMIT_S = 120
-
-
-class NotebookFailed(RuntimeError):
-    """An executed notebook that failed or did not reach its last cell; says where and why in one or two lines."""
 
 
 def run(
@@ -68,8 +62,7 @@ def render(chapter: str, host: str, results: Path, notebooks: Path | None = None
         raise ParameterError(f"--from-records needs {host}/{chapter} as a run left it under the results folder")
     with alone.scratch() as scratch, kernel.private(scratch) as private:
         kernel_sees = {**private, "OVERHEAD_RESULTS": str(results.resolve()), "OVERHEAD_KEPT": str(kept.resolve())}
-        with _environment(**kernel_sees):
-            executed = _papermill(source, scratch / f"{chapter}.ipynb", parameters)
+        executed = executing.executed(source, scratch, parameters, kernel_sees)
         executed["metadata"]["overhead"] = {"records_sha256": checksum(made)}
     text = json.dumps(executed, indent=1, ensure_ascii=False) + "\n"
     record.write_text(kept / f"{chapter}.ipynb", text)
@@ -105,7 +98,7 @@ def check(chapter: str, parameters: Mapping[str, Any], results: Path) -> Path:
 
 
 def find(chapter: str, notebooks: Path | None = None) -> Path:
-    """The source notebook of `chapter`. Raises `ParameterError` for one that is unknown."""
+    """The source notebook of `chapter`. Raises `ParameterError` for one that is unknown or takes no parameters."""
     if chapter not in CHAPTERS:
         raise ParameterError(f"notebook must be one of {', '.join(CHAPTERS)}, got {chapter!r}")
     root = checkout()
@@ -113,7 +106,19 @@ def find(chapter: str, notebooks: Path | None = None) -> Path:
     path = folder / f"{chapter}.ipynb"
     if not path.exists():
         raise ParameterError(f"notebooks/{chapter}.ipynb was not found; run in a checkout of the book")
+    _check_tag(path)
     return path
+
+
+def _check_tag(source: Path) -> None:
+    """Raises `ParameterError` for a notebook that papermill can give no parameters: it would run with its defaults."""
+    try:
+        cells = json.loads(source.read_text(encoding="utf-8"))["cells"]
+        if any("parameters" in cell["metadata"].get("tags", []) for cell in cells):
+            return
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise ParameterError(f"notebooks/{source.name} must have a cell tagged 'parameters'; it has none")
 
 
 def is_complete(results: Path, host: str, chapters: list[str]) -> bool:
@@ -144,38 +149,6 @@ def pair_fault(folder: Path, chapter: str) -> str | None:
 def checksum(path: Path) -> str:
     """SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _papermill(source: Path, target: Path, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Run the notebook; returns it without paths and with a kernel name that is true."""
-    import papermill
-    from traitlets.config import Config
-
-    try:
-        papermill.execute_notebook(
-            str(source), str(target), parameters=parameters, kernel_name="python3", cwd=str(target.parent),
-            progress_bar=sys.stderr.isatty(), log_output=False, start_timeout=START_LIMIT_S,
-            config=Config(KernelManager={"transport": "ipc"}),  # no port that another user could speak to
-        )  # fmt: skip
-    except papermill.PapermillExecutionError as error:
-        what = error.evalue or "the notebook kept no more of it"
-        raise NotebookFailed(f"{source.stem}: cell {error.exec_count} raised {error.ename}: {what}") from None
-    except Exception as error:  # a dead kernel, a kernel that did not start
-        raise NotebookFailed(f"{source.stem}: {type(error).__name__}: {str(error).splitlines()[0]}") from None
-    notebook = json.loads(target.read_text(encoding="utf-8"))
-    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code" and "".join(cell["source"]).strip()]
-    if code and code[-1].get("execution_count") is None:
-        raise NotebookFailed(f"{source.stem}: the last cell was not reached")
-    for cell in code:
-        for output in cell["outputs"]:
-            if output["output_type"] == "error":
-                raise NotebookFailed(f"{source.stem}: {output['ename']}: {output['evalue']}")
-    # papermill leaves the name of the source's kernel, whichever one it started.
-    notebook["metadata"]["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    notebook["metadata"]["papermill"].update(
-        input_path=f"notebooks/{source.name}", output_path=source.name, environment_variables={}
-    )
-    return notebook
 
 
 @contextmanager

@@ -53,6 +53,9 @@ def _short(folder: Path) -> Path:
 
 def main() -> None:
     """ipykernel without the port on which it would take what forked children print; a page's cells fork none."""
+    alone.die_with_parent()
+    if os.getppid() != int(os.environ.get("JPY_PARENT_PID") or os.getppid()):
+        return  # whoever started us has ended meanwhile, and taken our folder along
     kernelapp: Any = import_module("ipykernel.kernelapp")
     thread = kernelapp.IOPubThread
     kernelapp.IOPubThread = lambda socket, pipe=False, session=False: thread(socket, pipe=False, session=session)

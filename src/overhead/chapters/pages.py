@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,14 @@ class Html:
 
     def _repr_html_(self) -> str:
         return self.text
+
+
+MARKUP = re.compile(r"([<>&`*_\[\]{}$\\|~^#!])")
+
+
+def plain(text: object) -> str:
+    """`text` of a record as Markdown that shows it letter by letter, in one line: a reason may hold any name."""
+    return MARKUP.sub(r"\\\1", " ".join(str(text).split()))
 
 
 class Markdown:
@@ -86,7 +95,7 @@ def caption(records: Sequence[Record], preset: Preset) -> str:
 def missing(what: str, records: Sequence[Record]) -> Markdown:
     """In place of a figure or a sentence: that `what` was not measured here, and why as far as the records say."""
     reasons = list(dict.fromkeys(f"{r.loop} ({r.device}): {r.reason}" for r in records if r.status != "ok"))
-    why = f" ({'; '.join(reasons)})" if reasons else ""
+    why = f" ({plain('; '.join(reasons))})" if reasons else ""
     return Markdown(f"Not measured here: {what}{why}.")
 
 

@@ -75,7 +75,7 @@ def load(source: str, defines: Mapping[str, int]) -> Library:
     key = "\n".join([text, version(), *command, *wanted, *NATIVE, processor()])
     name = f"{Path(source).stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     with tempfile.TemporaryDirectory(prefix="overhead-", ignore_cleanup_errors=True) as temporary:
-        for folder in (cache_folder(), Path(temporary)):
+        for folder in (cache_folder() or Path(temporary), Path(temporary)):
             for native in NATIVE:
                 with suppress(OSError):  # not there, or damaged
                     found = ctypes.CDLL(str(folder / f"{name}{native}.so"))
@@ -86,9 +86,12 @@ def load(source: str, defines: Mapping[str, int]) -> Library:
     raise Declined("needs a folder to compile into: neither the cache nor the temporary folder can be written to")
 
 
-def cache_folder() -> Path:
-    """Where libraries lie: `XDG_CACHE_HOME`, else `~/.cache`, and there `overhead/compiled`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "overhead" / "compiled"
+def cache_folder() -> Path | None:
+    """Where libraries lie: `XDG_CACHE_HOME`, else `~/.cache`, and there `overhead/compiled`; None without a home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "overhead" / "compiled"
+    except RuntimeError:  # neither HOME nor a line in the password file
+        return None
 
 
 def processor() -> str:

@@ -116,6 +116,7 @@ class KerasLoop(Loop):
         return {
             "keras": keras.version(),
             "backend": keras.config.backend(),
+            "floatx": keras.config.floatx(),
             "jit_compile": "on" if state.model.jit_compile else "off",  # what "auto" came to
             "steps_per_execution": str(state.model.steps_per_execution),
             "matmul_precision": "float32",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +46,8 @@ def calls(run: Any, steps: int) -> tuple[int, int]:
 
 def faults(run: Any, steps: int) -> int:
     """Minor page faults of this process while `run(steps)` runs."""
+    import resource  # which native Windows has not, where the records of others are read
+
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     run(steps)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before

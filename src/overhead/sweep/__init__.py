@@ -59,11 +59,13 @@ def run(
     processes: int | None = None,
     began: float | None = None,
     say: Callable[[Progress], None] = lambda progress: None,
+    tell: Callable[[Outcome], None] = lambda outcome: None,
     keep: bool = True,
 ) -> Outcome:
     """Train every member. With `keep`, an interrupted sweep that is started again runs what it had not finished.
 
-    `began`: when the command began, as of `time.time()`. Raises `DoesNotFit` before anything starts,
+    `began`: when the command began, as of `time.time()`. `tell` gets what is returned, while it is still kept: a caller
+    that is ended before the results are told finds them kept. Raises `DoesNotFit` before anything starts,
     `JournalBusy`, and `cluster.SchedulerUnreachable`.
     """
     began = time.time() if began is None else began
@@ -77,30 +79,32 @@ def run(
     left = [part for task in tasks if (part := without(task, finished))]
     epochs = [0]
 
-    def tell(trained_epochs: int) -> None:
+    def count(trained_epochs: int) -> None:
         epochs[0] += trained_epochs
         say(Progress(min(epochs[0], len(sweep.members()) * sweep.epochs), len(sweep.members()) * sweep.epochs))
 
-    tell(len(finished) * sweep.epochs)
+    count(len(finished) * sweep.epochs)
     complete, ended = False, time.time()
     try:
-        for trained in _trained(engine, left, scheduler, allotment, tell):
+        for trained in _trained(engine, left, scheduler, allotment, count):
             done.append(trained)
             ended = time.time()
             if journal and all(row["status"] in ("ok", "diverged") for row in trained.rows):
                 journal.keep(trained)
-        complete = all(row["status"] in ("ok", "diverged") for trained in done for row in trained.rows)
+        costs = [trained.cost for trained in done]
+        peaks = sorted((cost.get("peak_rss_bytes", 0) for cost in costs), reverse=True)
+        at_once = allotment.processes if allotment else 1
+        by_position = {p: row for trained in done for p, row in zip(trained.positions, trained.rows, strict=True)}
+        outcome = Outcome(
+            sweep, engine, [by_position[p] for p in sorted(by_position)], costs, ended - began,
+            peak_rss_bytes() + sum(peaks[:at_once]), allotment, len(finished),
+        )  # fmt: skip
+        tell(outcome)
+        complete = all(row["status"] in ("ok", "diverged") for row in outcome.rows)
     finally:
         if journal:
             journal.close(complete=complete)
-    by_position = {p: row for trained in done for p, row in zip(trained.positions, trained.rows, strict=True)}
-    costs = [trained.cost for trained in done]
-    peaks = sorted((cost.get("peak_rss_bytes", 0) for cost in costs), reverse=True)
-    at_once = allotment.processes if allotment else 1
-    return Outcome(
-        sweep, engine, [by_position[p] for p in sorted(by_position)], costs, ended - began,
-        peak_rss_bytes() + sum(peaks[:at_once]), allotment, len(finished),
-    )  # fmt: skip
+    return outcome
 
 
 def plan(

@@ -6,6 +6,7 @@ Dask worker starts, so that threads and devices are set before a framework is im
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -35,13 +36,15 @@ def client(scheduler: str | None, processes: int, device: str = "cpu") -> Iterat
     settings = {"distributed.comm.timeouts.connect": f"{CONNECT_LIMIT_S:g}s", "distributed.comm.retry.count": 0}
     with dask.config.set(settings):
         if scheduler is None:
+            ours = "overhead.sweep.cluster_member"
+            workers = {"memory_limit": 0, "death_timeout": IDLE_LIMIT_S, "preload": ours, "preload_nanny": ours}
+            os.environ["OVERHEAD_CLUSTER_OF"] = str(os.getpid())
             # Subprocesses, not multiprocessing: a script without a main guard would start itself again.
             with (
                 SubprocessCluster(
                     n_workers=1 if device == "gpu" else processes, threads_per_worker=1, dashboard_address=None,  # type: ignore[arg-type]
-                    worker_kwargs={"memory_limit": 0, "death_timeout": IDLE_LIMIT_S, "resources": {"GPU": 1}}
-                    if device == "gpu" else {"memory_limit": 0, "death_timeout": IDLE_LIMIT_S},
-                    scheduler_kwargs={"idle_timeout": f"{IDLE_LIMIT_S} s"}, silence_logs=40,
+                    worker_kwargs=workers | ({"resources": {"GPU": 1}} if device == "gpu" else {}),
+                    scheduler_kwargs={"idle_timeout": f"{IDLE_LIMIT_S} s", "preload": ours}, silence_logs=40,
                 ) as cluster,
                 Client(cluster) as found,
             ):  # fmt: skip

@@ -7,8 +7,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,16 @@ def sweep(as_json: bool, **options: Any) -> None:
 
     Example: overhead sweep --rates 1e-3:1e1:41 --epochs 3
     """
-    found = run(**options)
-    click.echo(json.dumps(found, allow_nan=False) if as_json else as_text(found))
-    if all_failed(found):
+
+    def tell(found: dict[str, Any]) -> None:
+        click.echo(json.dumps(found, allow_nan=False) if as_json else as_text(found))
+
+    if all_failed(run(tell, **options)):
         raise click.exceptions.Exit(1)
 
 
 def run(
+    tell: Callable[[dict[str, Any]], None],
     layers: Sequence[str],
     images: int | None,
     scheduler: str | None,
@@ -62,7 +65,10 @@ def run(
     engine: str,
     **fields: Any,
 ) -> dict[str, Any]:
-    """Run what the options say; the report. Raises `click.ClickException` for what cannot run."""
+    """Run what the options say and tell the report, which is returned as well.
+
+    Raises `click.ClickException` for what cannot run.
+    """
     shapes = [_layers(text) for text in layers] or [MNIST_LAYERS]
     images = TRAINING_IMAGES if images is None else images
     asked = Sweep(layers=tuple(shapes), images=images, engine=engine, **fields)  # type: ignore[arg-type]
@@ -70,7 +76,13 @@ def run(
         raise click.UsageError(f"--scheduler needs --engine dask, got --engine {engine}")
     limit = bytes_of(memory_limit) if memory_limit else None
     try:
-        with progress(len(asked.members()) * asked.epochs) as say:
+        with ExitStack() as bar:
+            say = bar.enter_context(progress(len(asked.members()) * asked.epochs))
+
+            def told(outcome: sweeps.Outcome) -> None:
+                bar.close()
+                tell(sweeps.report(outcome))
+
             outcome = sweeps.run(
                 asked,
                 scheduler=scheduler,
@@ -78,6 +90,7 @@ def run(
                 processes=processes,
                 began=command_began(),
                 say=say,
+                tell=told,
             )
     except (sweeps.DoesNotFit, sweeps.JournalBusy, SchedulerUnreachable) as error:
         raise click.ClickException(str(error)) from None

@@ -17,8 +17,11 @@ class JournalBusy(RuntimeError):
 
 
 def folder() -> Path:
-    """Where journals lie: `XDG_CACHE_HOME`, else `~/.cache`, and there `overhead/sweeps`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "overhead" / "sweeps"
+    """Where journals lie: `XDG_CACHE_HOME`, else `~/.cache`, and there `overhead/sweeps`. Raises `OSError`."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "overhead" / "sweeps"
+    except RuntimeError:  # neither HOME nor a line in the password file
+        raise OSError(0, "this user has no home folder; set XDG_CACHE_HOME") from None
 
 
 class Journal:

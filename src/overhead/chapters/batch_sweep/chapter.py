@@ -134,9 +134,10 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
         found = tables.ratio(_record(records, worst), _record(records, best))
         if found is None:
             return pages.Markdown("The slowest and the fastest loop share no round here, so they are not compared.")
+        fast, slow = pages.plain(best["loop"]), pages.plain(worst["loop"])
         text = (
-            f"At batch size {size}, **{best['loop']}** on the {best['device'].upper()} takes "
-            f"{tables.number(best['headline_s'])} s an epoch and **{worst['loop']}** on the {worst['device'].upper()} "
+            f"At batch size {size}, **{fast}** on the {best['device'].upper()} takes "
+            f"{tables.number(best['headline_s'])} s an epoch and **{slow}** on the {worst['device'].upper()} "
             f"{tables.number(worst['headline_s'])} s: {tables.interval(found)} times as long "
             f"(undisturbed, {found.n} turns, 95 % interval), for the same {int(best['images_seen']):,} images "
             f"and the same updates; validation accuracy {_percent(worst)} and {_percent(best)}."
@@ -144,7 +145,7 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
         floor = tables.floor_of(records, size, best["device"])
         if floor and "times_floor" in best and math.isfinite(best["times_floor"]):
             text += (
-                f" The matrix products alone take {tables.interval(floor[1])} s undisturbed, so {best['loop']} is at "
+                f" The matrix products alone take {tables.interval(floor[1])} s undisturbed, so {fast} is at "
                 f"{tables.with_interval(*best[FLOOR_COLUMNS])} times its floor."
             )
         return pages.Markdown(text)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from html import escape
 
 import numpy as np
 import pandas as pd
 
 from overhead.chapters.batch_sweep.quality import EPOCHS, ON_GRID, TARGET, TIMED, UPDATES
-from overhead.chapters.pages import Html, Markdown
+from overhead.chapters.pages import Html, Markdown, plain
 from overhead.loops import LOOPS
 from overhead.records import stats
 from overhead.records.record import Record
@@ -87,7 +88,7 @@ def table(records: Sequence[Record]) -> Html:
     """Seconds to the target at each batch size, each with its own rate."""
     found = frame(records)
     if found.empty:
-        return Html(f"<p>{_nothing(records, TIMED)}</p>")
+        return Html(f"<p>{escape(_nothing(records, TIMED))}</p>")
     rows = [
         {
             "device": row.device,
@@ -128,7 +129,7 @@ def rates_table(records: Sequence[Record]) -> Html:
             }
         )
     if not rows:
-        return Html(f"<p>{_nothing(records, ON_GRID)}</p>")
+        return Html(f"<p>{escape(_nothing(records, ON_GRID))}</p>")
     title = "All rates of a batch size side by side (vmap), until the first of them met the target. "
     return Html(tables.as_html(pd.DataFrame(rows), title + _caption(parts(records, ON_GRID))))
 
@@ -153,7 +154,7 @@ def updates_table(records: Sequence[Record]) -> Html:
                 }
             )
     if not rows:
-        return Html(f"<p>{_nothing(records, EPOCHS)}</p>")
+        return Html(f"<p>{escape(_nothing(records, EPOCHS))}</p>")
     rate = next(m["rate"] for r in records if (m := r.member) and m.get("part") in (EPOCHS, UPDATES) and "rate" in m)
     title = f"Learning rate {rate:g} throughout, one seed, 48,000 training and 12,000 validation images. "
     return Html(tables.as_html(pd.DataFrame(rows), title + _caption(parts(records, EPOCHS))))
@@ -195,7 +196,7 @@ def sentence(records: Sequence[Record]) -> Markdown:
     """Which batch size is first at the target, and whether the larger one's faster epochs pay."""
     found = frame(records)
     if found.empty:
-        return Markdown(_nothing(records, TIMED))
+        return Markdown(plain(_nothing(records, TIMED)))
     reached = found[np.isfinite(found["median_s"])]
     if reached.empty:
         return Markdown(f"No batch size reached {GOAL} within {int(found['limit'].max())} epochs here.")
@@ -230,7 +231,7 @@ def figure(records: Sequence[Record]) -> Figure | Markdown:
     """Validation accuracy against seconds: a line a seed, a colour a batch size, the target dashed."""
     timed = [r for r in parts(records, TIMED) if r.status == "ok" and r.val_accuracy]
     if not timed:
-        return Markdown(_nothing(records, TIMED))
+        return Markdown(plain(_nothing(records, TIMED)))
     groups = sorted({(r.trained.batch_size, r.device) for r in timed})
     inks = dict(zip(groups, list(COLOURS.values()) * len(groups), strict=False))
 

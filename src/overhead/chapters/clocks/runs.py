@@ -108,7 +108,11 @@ def _told(row: Any) -> str:
             f"{tables.interval(row.wall)} ms (n = {row.wall.n})."
         )
     refused = row.name in PRETENDED.values()
-    return f"- **{row.name}** " + (f"was not timed: {row.status}, " if refused else "is missing: ") + f"{row.reason}."
+    return (
+        f"- **{row.name}** "
+        + (f"was not timed: {row.status}, " if refused else "is missing: ")
+        + f"{pages.plain(row.reason)}."
+    )
 
 
 def _name(record: Record) -> str:

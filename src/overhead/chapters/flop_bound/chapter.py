@@ -251,7 +251,7 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
         """What turned the article's sign."""
         missing = [r for r in records if r.status != "ok" and not r.env]
         lines = [micro.crossed_sentence(records)]
-        lines += [f"{r.loop} ({r.device}) is missing: {r.reason}." for r in missing]
+        lines += [f"{pages.plain(r.loop)} ({r.device}) is missing: {pages.plain(r.reason)}." for r in missing]
         return pages.Markdown(" ".join(dict.fromkeys(lines)))
 
     def crossed_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:

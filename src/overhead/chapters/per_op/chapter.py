@@ -72,7 +72,7 @@ class PerOp(Frames, Chapter, frozen=True, strict=True, extra="forbid"):
             )
         for record in records:
             if record.status != "ok":
-                lines.append(f"- **{backend_of(record)}** is missing: {record.reason}.")
+                lines.append(f"- **{backend_of(record)}** is missing: {pages.plain(record.reason)}.")
         if not lines:
             return pages.missing(A_STEP, records)
         return pages.Markdown("\n".join(lines))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import string
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar
@@ -76,7 +74,7 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
         lines = []
         for record in records:
             if record.status != "ok":
-                lines.append(f"- No profile on the {record.device.upper()}: {record.reason}.")
+                lines.append(f"- No profile on the {record.device.upper()}: {pages.plain(record.reason)}.")
                 continue
             summary = summary_of(record)
             counted = f"{summary.executions:,} runs of compiled programs" if summary.executions else ""
@@ -85,9 +83,9 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
             wall = f"{(summary.span_ns or 0) / 1e6:,.0f} ms" if summary.span_ns else "an unknown span"
             steps = record.trained.steps
             lines.append(
-                f"- On the {record.device.upper()}, *{record.tool}* recorded an epoch of {steps:,} steps of "
-                f" [{record.loop}](loop-{record.loop}): {wall}, {counted or 'nothing that it counts'}. "
-                + " ".join(f"Note: {_letters(note)}." for note in (*record.notes, *summary.warnings))
+                f"- On the {record.device.upper()}, *{pages.plain(record.tool)}* recorded an epoch of {steps:,} steps "
+                f"of [{pages.plain(record.loop)}](loop-{record.loop}): {wall}, {counted or 'nothing that it counts'}. "
+                + " ".join(f"Note: {pages.plain(note)}." for note in (*record.notes, *summary.warnings))
             )
         return pages.Markdown("\n".join(lines)) if lines else pages.missing("a profile", records)
 
@@ -181,11 +179,6 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
 def summary_of(record: Record) -> ProfileSummary:
     """The profile that a record holds."""
     return ProfileSummary.model_validate(record.profile)
-
-
-def _letters(text: str) -> str:
-    """`text` as Markdown that shows it letter by letter: a warning may hold a name from the profile."""
-    return re.sub(f"([{re.escape(string.punctuation)}])", r"\\\1", " ".join(text.split()))
 
 
 def alt_of(rows: pd.DataFrame, title: str) -> str:

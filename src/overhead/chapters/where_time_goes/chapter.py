@@ -125,7 +125,9 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
         """Where the step's time goes, loop by loop, with what stays unexplained."""
         lines = budget.sentences(self.budgets(records))
         lines += [
-            f"- **{r.loop} ({r.device})** is missing: {r.reason}." for r in records if r.status != "ok" and r.op is None
+            f"- **{pages.plain(r.loop)} ({r.device})** is missing: {pages.plain(r.reason)}."
+            for r in records
+            if r.status != "ok" and r.op is None
         ]
         return pages.Markdown("\n".join(dict.fromkeys(lines)) or "No loop could be timed on this host.")
 
