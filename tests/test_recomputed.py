@@ -58,11 +58,13 @@ def samples(line: Line, clock: str) -> list[Line]:
 
 
 def typical_epoch(line: Line) -> float:
-    """Seconds an epoch: the median over processes of each one's median."""
+    """Seconds an epoch: the median over processes of each one's median turn, a turn being the mean of its samples."""
     steps, by_process = line["workload"]["steps"], {}
     for sample in samples(line, "wall"):
-        by_process.setdefault(sample["process"], []).extend(s * steps / sample["steps"] for s in seconds(sample))
-    return median(median(of) for of in by_process.values())
+        turns_ = by_process.setdefault(sample["process"], {})
+        for round_, value in zip(sample["round"], seconds(sample), strict=True):
+            turns_.setdefault(round_, []).append(value * steps / sample["steps"])
+    return median(median(mean(of) for of in turns_.values()) for turns_ in by_process.values())
 
 
 def turns(line: Line) -> dict[tuple[int, int], float]:
@@ -192,7 +194,12 @@ def per_op() -> Figures:
     for row in printed("01-per-op-breakdown", "table", "full"):
         for loop in ("numpy", "tf-eager", "jax-op-by-op"):
             us = without_reading(ops[loop, row["op"]])
-            found.append((f"{loop} {row['op']}", row[f"{loop} (cpu): median, us"], median(us)))
+            of_turns: dict[int, list[float]] = {}
+            rounds = [round_ for sample in samples(ops[loop, row["op"]], "op") for round_ in sample["round"]]
+            for round_, value in zip(rounds, us, strict=True):
+                of_turns.setdefault(round_, []).append(value)
+            typical = median(median(of) for of in of_turns.values())
+            found.append((f"{loop} {row['op']}", row[f"{loop} (cpu): median, us"], typical))
             found.append((f"{loop} {row['op']} mean", row[f"{loop} (cpu): mean, us"], mean(us)))
     return found
 

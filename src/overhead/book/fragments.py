@@ -18,6 +18,7 @@ from overhead.loops import LOOPS
 from overhead.measure import agreement
 from overhead.measure.session import PRESETS
 from overhead.records import stats
+from overhead.records.levels import over_turns
 from overhead.records.record import Record
 from overhead.showing import tables
 
@@ -126,7 +127,7 @@ def _named(record: Record) -> str:
 
 
 def _seconds(record: Record) -> str:
-    return f"{tables.interval(stats.median_interval(record.epochs()))} s"
+    return f"{tables.interval(over_turns(record.epochs()))} s"
 
 
 def _right(record: Record) -> str:

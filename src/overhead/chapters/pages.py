@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from overhead.loops import FLOORS
 from overhead.measure.session import Preset
+from overhead.records.levels import levels
 from overhead.records.record import Record
+from overhead.showing import tables
 
 if TYPE_CHECKING:
     from overhead.chapters.base import Chapter
@@ -81,15 +84,45 @@ def caption(records: Sequence[Record], preset: Preset) -> str:
     timed = [r for r in records if r.status == "ok"]
     processes = max((len(r.processes()) for r in timed if r.op is None and not r.loop.startswith("floor")), default=1)
     plural = "process" if processes == 1 else "processes"
+    unit = "turns" if any(r.op is None and r.processes() for r in timed) else "samples"
     parts = [
-        "Median [95 % interval]",
-        f"n samples in {processes} fresh {plural} a loop ({preset.name} preset)",
+        "Median [95 % interval]" + ("; ratios and times the floor of undisturbed times" if any(_floors(timed)) else ""),
+        f"n {unit} in {processes} fresh {plural} a loop ({preset.name} preset)",
         _counted("batch size", {r.workload.batch_size for r in timed if r.workload}),
-        _counted("threads", {r.threads for r in timed if r.device == "cpu"}),
+        _counted("threads", {r.threads for r in timed if r.device == "cpu"}) + _worked(timed),
         "float32, training only unless a row says otherwise",
+        _two_levels(timed),
         listed,
     ]
     return "; ".join(part for part in parts if part)
+
+
+def _floors(timed: Sequence[Record]) -> list[Record]:
+    return [r for r in timed if r.op is None and r.loop in FLOORS]
+
+
+def _worked(timed: Sequence[Record]) -> str:
+    """How many threads worked, of the loops where those were not as many as were set."""
+    found: dict[str, set[int]] = {}
+    for record in timed:
+        if record.device == "cpu" and record.busy_threads not in (None, record.threads):
+            found.setdefault(record.loop, set()).add(record.busy_threads or 0)
+    each = [f"{loop} {' or '.join(map(str, sorted(counts)))}" for loop, counts in found.items()]
+    return f" (of them worked: {', '.join(each)})" if each else ""
+
+
+def _two_levels(timed: Sequence[Record]) -> str:
+    """The loops whose turns fall into two levels, with both; their intervals hold both."""
+    told = []
+    for record in timed:
+        turns = [turn for process in record.epochs() for turn in process] if record.op is None else []
+        if record.member is None and (two := levels(turns)):
+            size = f" at {record.workload.batch_size:,}" if record.workload else ""
+            told.append(
+                f"{record.loop}{size} {tables.number(two.low)} s in {two.at_low} and {tables.number(two.high)} s in "
+                f"{two.at_high}"
+            )
+    return f"turns at two levels: {', '.join(dict.fromkeys(told))}" if told else ""
 
 
 def missing(what: str, records: Sequence[Record]) -> Markdown:

@@ -187,12 +187,17 @@ class Record(BaseModel):
         return [s for s in found if s.clock == what and (s.counts is not None or s.shares is not None)]
 
     def epochs(self) -> list[list[float]]:
-        """Wall seconds per epoch, one list a process: samples scaled by steps per epoch / steps sampled."""
-        found: dict[int, list[float]] = {}
+        """Wall seconds per epoch, one list a process with a value a turn, the mean of its samples.
+
+        Samples of one turn follow each other and are not independent; turns are, as far as rounds can make them.
+        """
+        found: dict[int, dict[int, list[float]]] = {}
         for samples in self.timing.samples if self.timing else []:
             if samples.clock == "wall":
-                found.setdefault(samples.process, []).extend(samples.epochs_s(self.steps_per_epoch))
-        return [found[p] for p in sorted(found)]
+                turns = found.setdefault(samples.process, {})
+                for turn, value in zip(samples.round, samples.epochs_s(self.steps_per_epoch), strict=True):
+                    turns.setdefault(turn, []).append(value)
+        return [[sum(of) / len(of) for of in found[p].values()] for p in sorted(found)]
 
 
 def without_clock(record: Record) -> list[list[float]]:

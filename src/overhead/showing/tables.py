@@ -13,6 +13,7 @@ import pandas as pd
 from overhead.loops import FLOORS
 from overhead.records import headline as headlines
 from overhead.records import stats
+from overhead.records.levels import over_turns
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 
@@ -78,7 +79,7 @@ def epoch_rows(records: Sequence[Record]) -> list[EpochRow]:
             EpochRow(
                 record,
                 headline_s=headline(record),
-                epoch_s=stats.median_interval(epochs),
+                epoch_s=over_turns(epochs),
                 dispatch_us=stats.median_interval(calls) if calls else None,
                 times_floor=times_floor(record, records),
                 spread=stats.spread(epochs),

@@ -13,6 +13,7 @@ import pandas as pd
 
 from overhead.chapters.pages import Html, Markdown
 from overhead.records import pairs, stats
+from overhead.records.levels import over_turns
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import tables
@@ -166,7 +167,7 @@ def published_table(records: Sequence[Record], caption: str) -> Html:
                 "what": figure.what,
                 "batch size": f"{figure.batch_size:,}" if figure.batch_size else "lost",
                 "published, s": tables.number(figure.epoch_s),
-                "article's protocol here, s": tables.interval(stats.median_interval(record.epochs()))
+                "article's protocol here, s": tables.interval(over_turns(record.epochs()))
                 if record
                 else tables.NOT_MEASURED,
                 "where in the article": figure.where,

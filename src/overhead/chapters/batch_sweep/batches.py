@@ -14,6 +14,7 @@ import pandas as pd
 from overhead.chapters.pages import Html
 from overhead.loops import LOOPS
 from overhead.records import pairs, stats
+from overhead.records.levels import over_turns
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import tables
@@ -153,7 +154,7 @@ def remainder_table(records: Sequence[Record], caption: str) -> Html:
                 "images seen": f"{work.images_seen:,}",
             }
             if record.status == "ok":
-                epoch = stats.median_interval(record.epochs())
+                epoch = over_turns(record.epochs())
                 share = record.val_accuracy[-1] if record.val_accuracy else math.nan
                 row |= {
                     "seconds per epoch": tables.interval(epoch),

@@ -12,7 +12,7 @@ import pandas as pd
 from overhead.chapters.batch_sweep.quality import EPOCHS, ON_GRID, TARGET, TIMED, UPDATES
 from overhead.chapters.pages import Html, Markdown, plain
 from overhead.loops import LOOPS
-from overhead.records import stats
+from overhead.records.levels import over_turns
 from overhead.records.record import Record
 from overhead.showing import tables
 from overhead.showing.claims import HOLDS, first_at
@@ -173,7 +173,7 @@ def by_loop_table(records: Sequence[Record], rows: Sequence[Record]) -> Html:
     shown = []
     for r in rows:
         if r.loop in LOOPS and r.status == "ok" and r.trained.batch_size == size:
-            epoch = stats.median_interval(r.epochs())
+            epoch = over_turns(r.epochs())
             limit = int(needed["limit"])
             judge_s = 0.0 if r.loop in EVALUATES else needed["judge_s"]
             total = needed["epochs"] * (epoch.median + judge_s)

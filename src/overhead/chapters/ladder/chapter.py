@@ -21,6 +21,7 @@ from overhead.measure.rounds import run_cases
 from overhead.measure.session import Session
 from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
 from overhead.records import stats
+from overhead.records.levels import over_turns
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import figures, tables
@@ -95,7 +96,7 @@ class OverheadLadder(Chapter, frozen=True, strict=True, extra="forbid"):
                 if rung.below and below is None:
                     row["removes"] = f"{rung.removes}; not compared, since {rung.below} was not measured"
                 if record.status == "ok":
-                    row["epoch"] = stats.median_interval(record.epochs())
+                    row["epoch"] = over_turns(record.epochs())
                     if below is not None and (gain := tables.ratio(below, record)):
                         row |= {
                             "gain": gain,

@@ -161,7 +161,7 @@ class PerOp(Frames, Chapter, frozen=True, strict=True, extra="forbid"):
             row: dict[str, Any] = {"group": group}
             for backend, of_backend in backends.items():
                 chosen = [r for r in of_backend if STEP_OPS.get(r.op or "") == group]
-                row[f"{backend}, us a step"] = _us(interval_of(added(chosen)["us"])) if chosen else tables.NOT_MEASURED
+                row[f"{backend}, us a step"] = _us(interval_of(added(chosen))) if chosen else tables.NOT_MEASURED
             rows.append(row)
         return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records), A_STEP))
 
@@ -187,7 +187,12 @@ class PerOp(Frames, Chapter, frozen=True, strict=True, extra="forbid"):
     def _caption(self, records: Sequence[Record]) -> str:
         timed = next((r for r in records if r.status == "ok" and r.op in STEP_OPS), None)
         steps = sum(len(samples) for samples in timed.processes("op")) if timed else 0
-        return f"n = {steps:,} steps a backend in turns of {STEPS_A_TURN}. " + pages.caption(records, self.settings)
+        two = "; ".join(self.two_levels(records))
+        return (
+            f"n = {steps:,} steps a backend in turns of {STEPS_A_TURN}; intervals are over turns. "
+            + (f"Turns at two levels: {two}. " if two else "")
+            + pages.caption(records, self.settings)
+        )
 
 
 def _us(interval: Interval) -> str:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from overhead.loops.base import STEP_OPS
 from overhead.records import pairs, stats
+from overhead.records.levels import levels, over_turns
 from overhead.records.record import Record, without_clock
 from overhead.records.stats import Interval
 
@@ -22,12 +23,12 @@ class Frames:
     """The frames that every table, figure and sentence of the page is made from."""
 
     def frame(self, records: Sequence[Record]) -> pd.DataFrame:
-        """One row a backend and op: loop, device, op, group, median_us, low_us, high_us, mean_us, n."""
+        """One row a backend and op: loop, device, op, group, median_us, low_us, high_us, mean_us, n (turns)."""
         rows = []
         for record in records:
             if record.op in STEP_OPS and record.status == "ok":
                 micro = [[s * 1e6 for s in process] for process in without_clock(record)]
-                interval = stats.median_interval(micro)
+                interval = over_turns(_by_set(pairs.typical(_rounds(record, micro))))
                 rows.append(
                     {
                         "loop": record.loop,
@@ -43,6 +44,22 @@ class Frames:
                     }
                 )
         return pd.DataFrame(rows, columns=FRAME_COLUMNS)
+
+    def two_levels(self, records: Sequence[Record]) -> list[str]:
+        """In words, each way of timing a step whose turns fall into two levels, with both."""
+        told = []
+        for backend, of_backend in by_backend(records).items():
+            ops = [r for r in of_backend if r.op in STEP_OPS]
+            whole = next((r for r in of_backend if r.op == "step"), None)
+            if not ops or whole is None:
+                continue
+            ways = {"sum of timed ops": added(ops), "same calls, one wait": _samples(whole, "unread")}
+            for way, samples in {**ways, "the loop's own step": _samples(whole, "wall")}.items():
+                if two := levels([us for turns in _by_set(_turns(samples)) for us in turns]):
+                    told.append(
+                        f"{backend}, {way}: {two.low:.0f} us in {two.at_low} and {two.high:.0f} us in {two.at_high}"
+                    )
+        return told
 
     def steps_frame(self, records: Sequence[Record]) -> pd.DataFrame:
         """One row a backend: the step timed three ways, and what the timing costs, microseconds a step.
@@ -71,9 +88,9 @@ class Frames:
                     "backend": backend,
                     "loop_name": ops[0].loop,
                     "device": ops[0].device,
-                    "sum": interval_of(sums["us"]),
-                    "unread": interval_of(unread["us"]),
-                    "loop": interval_of(loop["us"]),
+                    "sum": interval_of(sums),
+                    "unread": interval_of(unread),
+                    "loop": interval_of(loop),
                     "reading": reading,
                     "difference": stats.difference_interval(
                         summed - plain for turns in shared for summed, plain, _ in turns
@@ -112,8 +129,26 @@ def _turns(samples: pd.DataFrame) -> pairs.Rounds:
     return pairs.typical(list(zip(samples["set"], samples["round"], samples["us"], strict=True)))
 
 
-def interval_of(us: pd.Series) -> Interval:
-    return stats.median_interval([us.to_numpy()])
+def interval_of(samples: pd.DataFrame) -> Interval:
+    """Over turns: the steps of one turn are not independent of each other. `n` is the number of turns."""
+    return over_turns(_by_set(_turns(samples)))
+
+
+def _by_set(turns: pairs.Rounds) -> list[list[float]]:
+    return [list(of_set.values()) for of_set in turns.values()]
+
+
+def _rounds(record: Record, micro: Sequence[Sequence[float]]) -> list[tuple[int, int, float]]:
+    """(process, round, us) of an op's samples, from its values in the order of `Record.processes`."""
+    numbers: dict[int, list[int]] = {}
+    for samples in record.timing.samples if record.timing else []:
+        if samples.clock == "op":
+            numbers.setdefault(samples.process, []).extend(samples.round)
+    return [
+        (process, round_, us)
+        for process, of_process in zip(sorted(numbers), micro, strict=True)
+        for round_, us in zip(numbers[process], of_process, strict=True)
+    ]
 
 
 def backend_of(record: Record) -> str:
