@@ -20,7 +20,7 @@ from overhead.problem.words import DIMENSIONS, RATE, Batch, Weights
 Array = NDArray[Any]
 Update = Callable[[Array, Array, Array], object]  # weights (vocabulary, DIMENSIONS), rows (n,), changes (n, DIMENSIONS)
 
-DENSE_CELLS = 1 << 24  # batch times vocabulary: the logits of a dense softmax
+DENSE_CELLS = 1 << 22  # batch times vocabulary: the logits of a dense softmax
 
 
 class Trainer(NamedTuple):
@@ -64,7 +64,7 @@ def step(weights: Weights, batch: Batch, update: Update, take: Callable[[Array, 
     g = np.matmul(u, v[:, :, None])[:, :, 0]                    # (pairs, 1 + NEGATIVES): the scores
     g = 1 / (1 + np.exp(-g))
     g[:, 0] -= 1
-    g *= np.float32(RATE)
+    g *= np.float32(RATE / len(g))
     changes = g[:, :, None] * v[:, None]                        # (pairs, 1 + NEGATIVES, DIMENSIONS)
     update(weights.centres, batch.centres, np.matmul(g[:, None], u)[:, 0])
     update(weights.targets, rows, changes.reshape(-1, v.shape[1]))
@@ -77,7 +77,7 @@ def dense_step(weights: Weights, batch: Batch) -> None:
     d = np.exp(z - z.max(axis=1, keepdims=True))
     d /= d.sum(axis=1, keepdims=True)
     d[np.arange(len(d)), batch.targets[:, 0]] -= 1
-    d *= np.float32(RATE)
+    d *= np.float32(RATE / len(d))
     change = d @ weights.targets
     weights.targets[:] -= d.T @ v
     np.subtract.at(weights.centres, batch.centres, change)
@@ -146,7 +146,7 @@ def c_trainers(batches: Sequence[Batch], weights: Weights) -> list[Trainer]:
             functions.step(
                 *(compiled.address(array) for array in (*own, *lists[:2])),
                 *(map(compiled.address, lists[2:]) if grouped else (None, None)), pairs, width,
-                compiled.ctypes.c_float(RATE), compiled.address(gradient), compiled.address(change),
+                compiled.ctypes.c_float(RATE / pairs), compiled.address(gradient), compiled.address(change),
             )  # fmt: skip
 
         found.append(Trainer(name, does, train, partial(copied, own)))

@@ -20,7 +20,7 @@ from overhead.problem.words import RATE, Batch, Weights
 def gradients(weights: Any, centres: Array, targets: Array) -> tuple[Array, Array]:
     """Changes of the rows that are named: (pairs, DIMENSIONS), (pairs, 1 + NEGATIVES, DIMENSIONS)."""
     v, u = weights[0][centres], weights[1][targets]
-    g = jax.nn.sigmoid(jnp.einsum("pd,ptd->pt", v, u)).at[:, 0].add(-1) * RATE
+    g = jax.nn.sigmoid(jnp.einsum("pd,ptd->pt", v, u)).at[:, 0].add(-1) * (RATE / len(v))
     return jnp.einsum("pt,ptd->pd", g, u), g[:, :, None] * v[:, None]
 
 
@@ -45,7 +45,7 @@ def sorted_step(weights: Any, centres: Array, targets: Array) -> Any:
 def dense_step(weights: Any, centres: Array, targets: Array) -> Any:
     """A softmax over the whole vocabulary."""
     v = weights[0][centres]
-    d = jax.nn.softmax(v @ weights[1].T).at[jnp.arange(len(v)), targets[:, 0]].add(-1) * RATE
+    d = jax.nn.softmax(v @ weights[1].T).at[jnp.arange(len(v)), targets[:, 0]].add(-1) * (RATE / len(v))
     return weights[0].at[centres].add(-(d @ weights[1])), weights[1] - d.T @ v
 # fmt: on
 

@@ -22,7 +22,7 @@ def trainers(device: str, batches: Sequence[Batch], weights: Weights) -> list[Tr
     @tf.function
     def step(centre: tf.Tensor, target: tf.Tensor) -> None:
         v, u = tf.gather(centres, centre), tf.gather(targets, target)
-        g = RATE * (tf.sigmoid(tf.einsum("pd,ptd->pt", v, u)) - context)
+        g = RATE / pairs * (tf.sigmoid(tf.einsum("pd,ptd->pt", v, u)) - context)
         dv, du = tf.einsum("pt,ptd->pd", g, u), g[:, :, None] * v[:, None]
         centres.scatter_sub(tf.IndexedSlices(dv, centre))
         targets.scatter_sub(tf.IndexedSlices(tf.reshape(du, (-1, du.shape[-1])), tf.reshape(target, [-1])))

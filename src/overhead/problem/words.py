@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 WINDOW = 2  # words on each side of a centre
 NEGATIVES = 5  # drawn for each pair, by frequency to the power of 3/4 as in word2vec
 DIMENSIONS = 64  # of a word's vector
-RATE = 0.05  # of a pair; the gradients of a batch are added up
+RATE = 1.0  # of the mean over a batch's pairs
 BATCHES = 8  # that take turns
 ZIPF_WORDS = 200_000  # of a drawn text
 SEED = 20260101
@@ -117,6 +117,7 @@ def init(vocabulary: int) -> Weights:
 def reference_step(weights: Weights, batch: Batch, rate: float = RATE) -> Weights:
     """One step in float64, row by row, so that a row that is named twice moves twice."""
     centres, targets = (w.astype(np.float64) for w in weights)
+    rate /= len(batch.centres)
     v, u = centres[batch.centres], targets[batch.targets]  # (pairs, DIMENSIONS), (pairs, 1 + NEGATIVES, DIMENSIONS)
     score = np.einsum("pd,ptd->pt", v, u)
     gradient = 1 / (1 + np.exp(-score))
