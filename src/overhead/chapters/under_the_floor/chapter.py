@@ -11,8 +11,7 @@ import pandas as pd
 from overhead.chapters import pages
 from overhead.chapters.base import BatchSizes, Chapter
 from overhead.chapters.batch_sweep.chapter import floors
-from overhead.chapters.under_the_floor import rungs, taking, wording
-from overhead.chapters.under_the_floor.taking import IMPORT
+from overhead.chapters.under_the_floor import rungs, shown, taking, wording
 from overhead.machine import host
 from overhead.measure import probing
 from overhead.measure.contestant import Contestant
@@ -21,10 +20,8 @@ from overhead.measure.rounds import run_cases
 from overhead.measure.session import Preset, Session
 from overhead.problem import words
 from overhead.problem.workload import MNIST_LAYERS, Workload
-from overhead.records import stats
 from overhead.records.record import Record
 from overhead.showing import figures, roofline, tables
-from overhead.showing.claims import scaled
 from overhead.sweep.scaling import time_models
 
 RUNGS = ("blas-epoch", "dropped", "gathered", "sorted", "sparse")
@@ -122,9 +119,8 @@ class UnderTheFloor(Chapter, frozen=True, strict=True, extra="forbid"):
             less = [row for row in found if rungs.kind(row.record.loop) != "dense" and row.times_floor]
             if not less:
                 continue
-            times, best = min(
-                ((row.times_floor, row) for row in less if row.times_floor), key=lambda pair: pair[0].median
-            )
+            timed = [(row.times_floor, row) for row in less if row.times_floor]
+            times, best = min(timed, key=lambda pair: pair[0].median)
             text = f"at batch size {size:,} `{best.record.loop}` is lowest, with {tables.interval(times)} times the "
             text += "dense floor"
             keras = next((row.record for row in found if row.record.loop == "keras-fit"), None)
@@ -197,78 +193,26 @@ class UnderTheFloor(Chapter, frozen=True, strict=True, extra="forbid"):
             )
         )
         return pages.Markdown(
-            f"At batch size {row.record.trained.batch_size} a step of `sparse` reads and writes "
-            f"{row.work.near_bytes / 1e6:,.1f} MB of first weights: a row for each non-zero pixel forward, and each row "
-            f"of a block twice in the update. At the {found.near_bytes_per_s / 1e9:,.0f} GB/s that the cores were seen to "
-            f"read from their second-level caches that takes {tables.number(near)} s an epoch; its FLOPs at this host's "
-            f"peak would take {tables.number(flops)} s. Measured: {tables.interval(row.seconds)} s."
+            f"At batch size {row.record.trained.batch_size} a step of `sparse` moves {row.work.near_bytes / 1e6:,.1f} "
+            f"MB of first weights: a row for each non-zero pixel forward, each row of a block twice in the update. At "
+            f"the {found.near_bytes_per_s / 1e9:,.0f} GB/s that the cores were seen to read from their second-level "
+            f"caches that takes {tables.number(near)} s an epoch; its FLOPs at this host's peak would take "
+            f"{tables.number(flops)} s. Measured: {tables.interval(row.seconds)} s."
         )
 
     def noise_table(self, records: Sequence[Record]) -> pages.Html:
         """The same rungs on images without a zero, beside the dense floor on those."""
-        part = rungs.part(records, "noise")
-        made = []
-        for row in tables.epoch_rows(part):
-            made.append(
-                {
-                    "rung": row.record.loop, "images": "uniform noise: no zero",
-                    "seconds per epoch": tables.interval(row.headline_s) if row.headline_s else tables.NOT_MEASURED,
-                    "times the dense floor": tables.interval(row.times_floor) if row.times_floor
-                    else tables.NOT_MEASURED,
-                    "error against the reference": f"{row.record.agreement['error']:.1e}"
-                    if row.record.agreement and row.record.agreement.get("error") is not None else tables.NOT_MEASURED,
-                    "note": "" if row.record.status == "ok" else f"{row.record.status}: {row.record.reason}",
-                }
-            )  # fmt: skip
-        return self._shown(pd.DataFrame(made), part, "images without a zero")
+        return self._shown(shown.noise(records), rungs.part(records, "noise"), "images without a zero")
 
     # --- many models, and the race -----------------------------------------------------------------------------
 
     def models_table(self, records: Sequence[Record]) -> pages.Html:
         """Seconds of an epoch of all models, against as many dense floors."""
-        part, made = rungs.part(records, "models"), []
-        for record in part:
-            if record.loop.startswith("floor"):
-                continue
-            beside = [r for r in part if r.beside == record.beside]
-            one = tables.times_floor(record, beside) if record.status == "ok" else None
-            count = record.models or 1
-            made.append(
-                {
-                    "engine": record.loop, "arithmetic": kind_of_engine(record.loop), "models": count,
-                    "seconds, an epoch of all": tables.interval(seconds)
-                    if record.status == "ok" and (seconds := tables.headline(record)) else tables.NOT_MEASURED,
-                    "times as many dense floors": tables.interval(scaled(one, 1 / count))
-                    if one else tables.NOT_MEASURED,
-                    "note": "" if record.status == "ok" else f"{record.status}: {record.reason}",
-                }
-            )  # fmt: skip
-        return self._shown(pd.DataFrame(made), part, "many models")
+        return self._shown(shown.models(records), rungs.part(records, "models"), "many models")
 
     def race_table(self, records: Sequence[Record]) -> pages.Html:
         """From the command to 97 %, step by step, and the import of Keras beside it."""
-        made = []
-        for record in rungs.part(records, "race"):
-            row = {"command": "train to the goal with `sparse`" if record.loop == "sparse" else f'python -c "{IMPORT}"'}
-            cost = record.cost
-            if not cost:
-                made.append({**row, "note": f"{record.status}: {record.reason}"})
-                continue
-            accuracies = cost.get("val_accuracy") or []
-            made.append(
-                {
-                    **row,
-                    "seconds from start to end": tables.interval(stats.median_interval([cost["wall_s"]])),
-                    "epochs": str(cost["epochs"]) if accuracies else tables.NOT_MEASURED,
-                    "validation accuracy": f"{accuracies[-1]:.2%}" if accuracies else tables.NOT_MEASURED,
-                    "of it reading the images, s": tables.number(cost.get("load_s", np.nan)),
-                    "sorting the index, s": tables.number(cost.get("place_s", np.nan)),
-                    "training, s": tables.number(cost.get("train_s", np.nan)),
-                    "note": "",
-                }
-            )
-        frame = pd.DataFrame(made).fillna(tables.NOT_MEASURED)
-        return pages.Html(tables.as_html(frame, "Each command in a fresh process; median [95 % interval]", "the race"))
+        return pages.Html(tables.as_html(shown.race(records), shown.RACE, "the race"))
 
     # --- words -----------------------------------------------------------------------------------------------
 
@@ -310,11 +254,6 @@ class UnderTheFloor(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def _shown(self, frame: pd.DataFrame, records: Sequence[Record], of: str) -> pages.Html:
         return pages.Html(tables.as_html(frame, pages.caption(records, self.settings), of))
-
-
-def kind_of_engine(loop: str) -> str:
-    """As `rungs.kind`, of an engine of the sweep too."""
-    return "does less arithmetic" if loop == "sparse-many" else rungs.kind(loop)
 
 
 def _marked(found: Sequence[Record], part: str) -> list[Record]:
