@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +61,22 @@ def test_what_was_compiled_is_used_again(cache: Path) -> None:
     assert (first.cached, second.cached, other.cached) == (False, True, False)
     assert first.options == second.options
     assert len(list(cache.iterdir())) == 2
+
+
+def test_another_process_uses_what_was_compiled_and_the_first_run_compiles(cache: Path) -> None:
+    script = (
+        "from overhead.loops import compiled, make\nfrom overhead.problem import data, mlp\n"
+        "from overhead.problem.workload import Workload\n"
+        "w = Workload(layers=(20, 16, 3), images=64)\nloop = make('sparse')\n"
+        "state = loop.place(mlp.init(w), data.for_workload(w), w)\nprint(compiled.cache_folder().exists(), end=' ')\n"
+        "loop.run(state, 2)\nprint(len(list(compiled.cache_folder().iterdir())))\n"
+        f"print(compiled.load('sparse.c', {{**{DEFINES}, 'CLASSES': 6}}).cached)"
+    )
+    said = [
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    ]
+    assert said == [["False", "1", "False"], ["True", "2", "True"]]
 
 
 def test_a_cache_that_cannot_be_written_to_costs_the_compilation_only(cache: Path) -> None:

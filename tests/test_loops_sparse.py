@@ -8,6 +8,7 @@ import pytest
 from overhead.loops import LOOPS, Declined, make
 from overhead.loops.sparse import index
 from overhead.measure import agreement
+from overhead.problem import data
 from overhead.problem.data import Split
 from overhead.problem.mlp import Params, flat, init
 from overhead.problem.workload import Workload
@@ -69,6 +70,13 @@ def test_widths_that_fill_no_vector(name: str, layers: tuple[int, ...]) -> None:
 def test_batches_smaller_and_larger_than_a_block(name: str, size: int) -> None:
     workload = Workload(images=200, batch_size=size, remainder="keep")
     assert disagreement(name, workload, images("a fifth", workload)) is None
+
+
+@pytest.mark.parametrize("size", [32, 37, 512])
+@pytest.mark.parametrize("name", EXACT)
+def test_agreement_on_digits(name: str, size: int) -> None:
+    workload = Workload(images=600, batch_size=size, remainder="keep")
+    assert disagreement(name, workload, data.for_workload(workload).x) is None
 
 
 @pytest.mark.parametrize("threads", ["1", "2", "3"])

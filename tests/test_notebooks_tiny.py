@@ -14,8 +14,10 @@ from overhead.book import execute
 from overhead.chapters import CHAPTERS, chapter_of
 from overhead.chapters.batch_sweep import axes, quality
 from overhead.chapters.clocks import chapter as clocks
+from overhead.chapters.under_the_floor import chapter as under
 from overhead.harness.experiments import Sizes
 from overhead.measure import probing
+from overhead.measure.probes import rows as row_probes
 from overhead.measure.session import Preset
 from overhead.records import record as records
 from test_notebooks import HIDES
@@ -28,6 +30,7 @@ ASKED: dict[str, dict[str, object]] = {
     "05-batch-sweep": {"batch_sizes": [4096], "loops": ["numpy", "jax-step"]},
     "06-overhead-ladder": {"batch_size": 4096},
     "07-learning-rate-sweep": {"learning_rates": [0.1, 10.0], "epochs": 1, "batch_size": 4096, "models": [1]},
+    "09-under-the-floor": {"batch_sizes": [4096]},
 }
 
 
@@ -40,6 +43,11 @@ def numpy_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(probing.ROUNDS, "quick", 1)
     monkeypatch.setitem(quality.PLANS, "quick", quality.Plan((4096,), (0.1,), 1, 1, 1))
     monkeypatch.setitem(clocks.SIZES, "quick", Sizes(comparisons=20, fresh=2, trials=1, trial_s=0.2, loads=1, fakes=1))
+    monkeypatch.setattr(row_probes, "VOCABULARIES", (100, 200))
+    monkeypatch.setattr(row_probes, "PAIRS", (32,))
+    monkeypatch.setattr(under, "RUNGS", ("sorted", "sparse"))
+    monkeypatch.setattr(under, "MANY", 6)
+    monkeypatch.setitem(under.RACES, "quick", 1)
     monkeypatch.setattr(ladder, "RUNGS", [rung for rung in ladder.RUNGS if "per-image" not in rung.loop])
     monkeypatch.setattr(sweep, "AXES", {**sweep.AXES, "quick": axes.Axes((4096,), ("numpy",))})
 

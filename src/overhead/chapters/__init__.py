@@ -41,6 +41,9 @@ CHAPTERS: dict[str, ChapterInfo] = {
     "07-learning-rate-sweep": ChapterInfo(
         "learning_rates", "LearningRates", "Many learning rates at once", (114, 300, 900), on_gpu=4
     ),
+    "09-under-the-floor": ChapterInfo(
+        "under_the_floor", "UnderTheFloor", "Under the floor: arithmetic that need not be done", (170, 400, 1_200)
+    ),
     "10-your-loop": ChapterInfo("your_loop", "YourLoop", "Is it your loop?", (130, 200, 300)),
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from overhead.chapters import CHAPTERS
 from overhead.records.record import Record
-from overhead.showing.claims import Claim, Finding, judged, missing
+from overhead.showing.claims import Claim, Finding, judged
 
 CONCLUSIONS = {
     "C1": "A small model can train faster on a CPU.",
@@ -20,24 +20,12 @@ CONCLUSIONS = {
 }
 ROWS = tuple(f"S{number}" for number in range(1, 16))  # the article's claims, as its page numbers them
 
-# What the article says that no chapter measures yet.
-PENDING = [
-    Claim(
-        "grouping-decides-rows",
-        "Where an update touches few rows, the way look-ups and updates are grouped changes which device is faster.",
-        "",
-        lambda records: missing("no chapter measures sparse updates yet"),
-        ("S15",),
-    )
-]
-
 
 def claims() -> list[Claim]:
     """All claims, chapter by chapter. A chapter that claims anything has them in its folder's `claims.py`."""
     folders = dict.fromkeys(info.folder for info in CHAPTERS.values())
     names = [f"overhead.chapters.{folder}.claims" for folder in folders]
-    found = [claim for name in names if find_spec(name) for claim in import_module(name).CLAIMS]
-    return found + PENDING
+    return [claim for name in names if find_spec(name) for claim in import_module(name).CLAIMS]
 
 
 def findings(records: Mapping[str, Sequence[Record]]) -> list[tuple[Claim, Finding]]:

@@ -20,6 +20,16 @@ ALSO = {
     "04-profile": ("profiles",),
     "05-batch-sweep": ("sweep", "loops/many.py"),
     "07-learning-rate-sweep": ("sweep", "loops/many.py"),
+    "09-under-the-floor": (
+        "sweep",
+        "loops/many.py",
+        "loops/compiled.py",
+        "loops/sparse.py",
+        "loops/rows.py",
+        "loops/rows_jax.py",
+        "loops/rows_tensorflow.py",
+        "loops/c/rows.c",
+    ),
     "10-your-loop": ("diagnose",),
 }
 NOT_MEASURING = ("claims.py",)  # of a chapter's folder: what is said of records that exist
@@ -61,9 +71,10 @@ def measuring(chapter: str, loop: str, package: Path = PACKAGE) -> list[Path]:
     info = LOOPS.get(loop) or FLOORS.get(loop) or MANY.get(loop)
     inside = loop.partition(":")[0].removeprefix("overhead.loops.") if loop.startswith("overhead.loops.") else None
     own = info.module if info else inside
+    sources = [f"loops/{source}" for source in info.sources] if info else []
     folder = [f"chapters/{CHAPTERS[chapter].folder}"] if chapter in CHAPTERS else []
     found: set[Path] = set()
-    for part in (*ALWAYS, *ALSO.get(chapter, ()), *folder, *([f"loops/{own}.py"] if own else [])):
+    for part in (*ALWAYS, *ALSO.get(chapter, ()), *folder, *([f"loops/{own}.py"] if own else []), *sources):
         path = package / part
         found.update(path.rglob("*.py") if path.is_dir() else [path] if path.exists() else [])
     return sorted(path for path in found if path.name not in NOT_MEASURING)

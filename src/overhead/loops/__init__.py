@@ -133,6 +133,10 @@ MANY: dict[str, LoopInfo] = {
     "stacked": LoopInfo(
         "jax_many", "JaxStackedLoop", "jax", _BOTH, "hidden units of all models side by side, compiled epoch"
     ),
+    "sparse-many": LoopInfo(
+        "sparse_many", "SparseManyLoop", "numpy", _CPU, "a model a thread at a time, multiplying by no zero",
+        less_arithmetic=True, sources=("c/sparse.c",),
+    ),
     "keras": LoopInfo(
         "keras_many", "KerasPoolLoop", "tensorflow", _BOTH, "one model, Keras fit as in the article",
         (("KERAS_BACKEND", "tensorflow"),),

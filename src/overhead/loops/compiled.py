@@ -28,6 +28,7 @@ from overhead.loops.base import Declined
 COMPILERS = ("cc", "gcc", "clang")
 ZIG = "ziglang"  # the Python package that brings a C compiler
 OPTIONS = ("-std=gnu11", "-O3", "-fno-strict-aliasing", "-shared", "-fPIC")
+LIBRARIES = ("-lm",)
 NATIVE = ("-march=native", "-mcpu=native")  # the first is refused by Clang on some ARM, the second by GCC on x86
 LIMIT_S = 120  # a compiler that takes longer hangs
 ALIGNMENT = 64  # bytes of a cache line and of the widest register
@@ -119,7 +120,7 @@ def _compile(command: list[str], options: list[str], text: str, stem: Path) -> t
     for native in NATIVE:
         descriptor, made = tempfile.mkstemp(dir=stem.parent, suffix=".so")
         os.close(descriptor)
-        done = _run([*command, *options, native, "-x", "c", "-", "-o", made], text)
+        done = _run([*command, *options, native, "-x", "c", "-", "-o", made, *LIBRARIES], text)
         if done.returncode == 0:
             path = stem.with_name(f"{stem.name}{native}.so")
             os.replace(made, path)

@@ -48,13 +48,27 @@ class State(NamedTuple):
     at: int  # the next batch
 
 
+def check(workload: Workload) -> None:
+    """Raise `Declined` for layers that the kernel does not have, and where there is no compiler."""
+    if len(workload.layers) != 3:
+        raise Declined(f"the kernel has one hidden layer, got {len(workload.layers) - 2}")
+    if workload.layers[0] > MOST_INPUTS:
+        raise Declined(f"inputs must be at most {MOST_INPUTS} (two bytes in the index), got {workload.layers[0]}")
+    compiled.version()
+
+
+def by_image(x: Array) -> tuple[Array, Array, Array, Array]:
+    """Of every non-zero its image, then where an image's non-zeros start, their pixels and their values."""
+    at = np.flatnonzero(x != 0)                                 # not-a-number is no zero
+    image, pixel = np.divmod(at.astype(np.int32), np.int32(x.shape[1]))
+    start = np.searchsorted(image, np.arange(len(x) + 1)).astype(np.int32)
+    return image, start, pixel.astype(np.uint16), x.ravel()[at]
+
+
 def index(x: Array, size: int, block: int) -> Index:
     """Sort the non-zeros of `x`, (images, inputs), once for all epochs; batches of `size`, blocks of up to `block`."""
     images, inputs = x.shape
-    at = np.flatnonzero(x != 0)                                 # not-a-number is no zero
-    value = x.ravel()[at]
-    image, pixel = np.divmod(at.astype(np.int32), np.int32(inputs))
-    image_start = np.searchsorted(image, np.arange(images + 1)).astype(np.int32)
+    image, image_start, pixel, value = by_image(x)
     starts = np.arange(0, images, size)
     sizes = np.minimum(size, images - starts)
     blocks = -(-sizes // block)
@@ -68,12 +82,22 @@ def index(x: Array, size: int, block: int) -> Index:
     by_cell = csr_array((value, cell, image_start), shape=(images, cells)).tocsc()
     used = np.flatnonzero(np.diff(by_cell.indptr))              # cells with a non-zero: the rows
     return Index(
-        image_start, pixel.astype(np.uint16), value,
+        image_start, pixel, value,
         np.searchsorted(used, np.arange(0, cells + 1, inputs)).astype(np.int32), (used % inputs).astype(np.uint16),
-        np.append(by_cell.indptr[used], len(at)).astype(np.int32),
+        np.append(by_cell.indptr[used], len(value)).astype(np.int32),
         (within % block).astype(np.uint16)[by_cell.indices], by_cell.data,
         np.stack([starts, sizes, first_block, blocks], axis=1).astype(np.int32),
     )  # fmt: skip
+
+
+def padded(params: Params, own: int, wide: int) -> list[Array]:
+    """w1, b1, w2, b2 with `own` hidden units and `wide` classes: those too many stay zero, and without a chance."""
+    (w1, b1), (w2, b2) = params
+    hidden, classes = w2.shape
+    part = [aligned(len(w1), own), aligned(own), aligned(own, wide), aligned(wide)]
+    part[0][:, :hidden], part[1][:hidden], part[2][:hidden, :classes] = w1, b1, w2
+    part[3][:], part[3][:classes] = NO_CLASS, b2
+    return part
 
 
 def threads_allowed() -> int:
@@ -110,7 +134,7 @@ class Program:
                 compiled.address(self.index.batches), len(self.index.batches), at, steps, self.block, self.largest,
                 ctypes.c_float(self.rate), compiled.addresses(self.params[me]), compiled.address(self.room[me]),
                 compiled.address(self.hidden[me]), compiled.address(self.logits), me, self.threads,
-                ctypes.byref(arrived),
+                ctypes.byref(arrived), None,
             )
 
         others = [threading.Thread(target=part, args=[me]) for me in range(1, self.threads)]
@@ -128,12 +152,8 @@ class SparseLoop(Loop):
     framework = "numpy"
 
     def place(self, params: Params, data: Split, workload: Workload) -> State:
-        if len(params) != 2:
-            raise Declined(f"the kernel has one hidden layer, got {len(params) - 1}")
-        inputs, hidden, classes = workload.layers
-        if inputs > MOST_INPUTS:
-            raise Declined(f"inputs must be at most {MOST_INPUTS} (two bytes in the index), got {inputs}")
-        compiled.version()                                      # declines where there is no compiler
+        check(workload)
+        _, hidden, classes = workload.layers
         vectors, wide = -(-hidden // LANES), whole(classes)
         threads = min(threads_allowed(), vectors)
         own = -(-vectors // threads)
@@ -143,11 +163,8 @@ class SparseLoop(Loop):
         parts = []
         for first in range(0, hidden, own):
             n = min(own, hidden - first)
-            part = [aligned(inputs, own), aligned(own), aligned(own, wide), aligned(wide)]
-            part[0][:, :n], part[1][:n] = w1[:, first : first + n], b1[first : first + n]
-            part[2][:n, :classes] = w2[first : first + n]
-            part[3][:], part[3][:classes] = NO_CLASS, b2
-            parts.append(part)
+            own_units = slice(first, first + n)
+            parts.append(padded((Layer(w1[:, own_units], b1[own_units]), Layer(w2[own_units], b2)), own, wide))
         found = index(data.x[: workload.images_seen], workload.batch_size, min(BLOCK, workload.batch_size))
         labels = np.array(data.y[: workload.images_seen], np.int32)
         program = Program(parts, found, labels, classes, workload.learning_rate)

@@ -13,8 +13,8 @@ def roofline(frame: pd.DataFrame, ceiling: str, alt: str) -> Figure:
     """Every operation at its intensity and achieved rate, log-log, one colour a library, under three limits.
 
     `frame` as of `bounds.roofline` with `backend`, `group`, `peak_flops_per_s`, `bandwidth_bytes_per_s` and
-    `launch_floor_s`; the roof is that of the first row. The launch limit is FLOPs over the floor: it rises with the
-    work of an operation, so it is drawn as a short line over each one.
+    `launch_floor_s`; the roof is that of the first row. The launch limit is FLOPs over the floor (nan: none): it rises
+    with the work of an operation, so it is drawn as a short line over each one.
     """
 
     def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
@@ -36,7 +36,8 @@ def roofline(frame: pd.DataFrame, ceiling: str, alt: str) -> Figure:
             axes.plot([], [], color=ink, lw=5, label=str(backend))
         for group, mark in marks.items():
             axes.plot([], [], mark, color=theme["faint"], ls="none", label=str(group))
-        axes.plot([], [], color=theme["faint"], lw=1.8, label="launch limit of an op")
+        if frame["launch_flops_per_s"].notna().any():
+            axes.plot([], [], color=theme["faint"], lw=1.8, label="launch limit of an op")
         first = frame[frame["backend"] == frame["backend"].iloc[0]]
         place = [float(f"{v:.1e}") for v in first["intensity_flops_per_byte"]]
         for intensity, rows in first.groupby(place):  # one label for the ops at about one intensity

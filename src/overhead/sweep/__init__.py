@@ -21,7 +21,8 @@ from overhead.sweep.train import Task, Trained, framework, greet, start, train
 
 __all__ = ["DoesNotFit", "JournalBusy", "Outcome", "Sweep", "report", "run"]
 
-IN_PROCESS = ("sequential", "vmap", "stacked")  # all models in one process
+# All models in one process, by which of `loops.MANY`.
+IN_PROCESS = {"sequential": "sequential", "vmap": "vmap", "stacked": "stacked", "sparse": "sparse-many"}
 # What trains a configuration in a process of its own.
 POOL_LOOPS = {"jax-pool": "sequential", "keras-pool": "keras", "dask": "sequential"}
 
@@ -122,11 +123,8 @@ def plan(
         if allotment:
             loop, size, threads = POOL_LOOPS[engine], 1, allotment.threads
         else:
-            loop, size, threads = (
-                engine,
-                chunk_size(workload, len(alike), limit_bytes, sweep.device),
-                host.cores_allowed(),
-            )
+            loop, threads = IN_PROCESS[engine], host.cores_allowed()
+            size = chunk_size(workload, len(alike), limit_bytes, sweep.device, side_by_side=engine != "sparse")
         for at in range(0, len(alike), size):
             chunk = tuple(alike[at : at + size])
             positions = tuple(range(position + at, position + at + len(chunk)))

@@ -32,10 +32,10 @@ UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MI
 @click.option("--own-weights", is_flag=True, help="Each rate its own first parameters, as in the article.")
 @click.option(
     "--engine",
-    type=click.Choice(["auto", "sequential", "vmap", "stacked", "jax-pool", "keras-pool", "dask"]),
+    type=click.Choice(["auto", "sequential", "vmap", "stacked", "sparse", "jax-pool", "keras-pool", "dask"]),
     default="auto",
     show_default=True,
-    help="auto: the best that trains all models in one process.",
+    help="auto: the best with dense arithmetic and all models in one process; sparse multiplies by no zero pixel.",
 )
 @click.option("--device", type=click.Choice(["cpu", "gpu"]), default="cpu", show_default=True)
 @click.option("--scheduler", help="A Dask scheduler, such as tcp://node:8786 (default: a cluster of this machine).")

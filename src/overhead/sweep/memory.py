@@ -52,10 +52,13 @@ def default_limit_bytes() -> int:
     return int(0.8 * host.memory_available_bytes())
 
 
-def chunk_size(workload: Workload, models: int, limit_bytes: int, device: str = "cpu") -> int:
+def chunk_size(
+    workload: Workload, models: int, limit_bytes: int, device: str = "cpu", side_by_side: bool = True
+) -> int:
     """Models to train at once in one process: chunks of one size, so that one program serves them all.
 
-    Raises `DoesNotFit` when not even one model fits.
+    Models that do not train side by side leave no cache, however many there are. Raises `DoesNotFit` when not even one
+    model fits.
     """
     room = limit_bytes - CALLER_BYTES - process_bytes(workload, "jax", 0)
     fits = room // model_bytes(workload)
@@ -65,7 +68,7 @@ def chunk_size(workload: Workload, models: int, limit_bytes: int, device: str = 
             f"memory limit must be at least {mib(needed)} (one model of {'-'.join(map(str, workload.layers))} with "
             f"{workload.images:,} images at batch size {workload.batch_size}), got {mib(limit_bytes)}"
         )
-    fast = max(1, AT_ONCE_BYTES[device] // (4 * workload.parameters))
+    fast = max(1, AT_ONCE_BYTES[device] // (4 * workload.parameters)) if side_by_side else models
     chunks = -(-models // min(fits, fast))
     return -(-models // chunks)
 

@@ -27,7 +27,7 @@ RATES = (0.001, 0.01, 0.1, 1.0, 10.0)  # the article's
 MOST_MODELS = 100_000
 SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 RANGE = re.compile(r"\s*([^:,]+):([^:,]+):(\d+)\s*")
-Engine = Literal["auto", "sequential", "vmap", "stacked", "jax-pool", "keras-pool", "dask"]
+Engine = Literal["auto", "sequential", "vmap", "stacked", "sparse", "jax-pool", "keras-pool", "dask"]
 
 
 class Member(NamedTuple):

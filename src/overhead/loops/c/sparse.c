@@ -12,6 +12,7 @@
 #include <sched.h>
 #define nap() sched_yield()
 #endif
+#include <math.h>
 
 /* The non-zero pixels of the images, twice: by image, and within a block of images by pixel. */
 struct index {
@@ -34,38 +35,55 @@ struct model {                    /* of one thread */
     V *b2;                        /* (WIDE), the same in every thread; very negative where there is no class */
 };
 
-/* Returns when thread `me` of `threads` has trained `steps` steps from batch `at`. `room`: as
- * much as the first lines below take; `hidden`: (largest batch, OWN); `logits`: (2, threads, largest batch, WIDE), shared; `arrived` is shared and 0 when the first thread starts. */
+/* The activations and the thread's part of the logits of image `i`. The activations stay in registers. */
+static inline void forward(const struct index *x, int i, const struct model *m, V *h, V *logits) {
+    const int from = x->image_start[i], to = x->image_start[i + 1];
+    for (int tile = 0; tile < OWN; tile += TILE) {
+        V z[TILE];
+        for (int v = 0; v < TILE; v++) z[v] = m->b1[tile + v];
+        for (int k = from; k < to; k++) {
+            const V *w = m->w1 + x->pixel[k] * OWN + tile;
+            for (int v = 0; v < TILE; v++) z[v] += x->value[k] * w[v];
+        }
+        for (int v = 0; v < TILE; v++) h[tile + v] = where(z[v] <= 0, (V){0}, z[v]);
+    }
+    const float *a = (const float *)h;
+    for (int c = 0; c < WIDE; c++) {
+        V z[4] = {0};
+        for (int j = 0; j < OWN * LANES; j += 4)
+            for (int u = 0; u < 4; u++) z[u] += a[j + u] * m->w2[(j + u) * WIDE + c];
+        logits[c] = (z[0] + z[1]) + (z[2] + z[3]);
+    }
+}
+
+/* How many of the images a model that one thread owns gets right. `h`: (OWN). */
+int right(const struct index *x, const int32_t *label, int images, const struct model *m, V *h) {
+    int found = 0;
+    for (int i = 0; i < images; i++) {
+        V z[WIDE];
+        forward(x, i, m, h, z);
+        for (int c = 0; c < WIDE; c++) z[c] += m->b2[c];
+        int best = 0;
+        for (int c = 1; c < CLASSES; c++) best = ((float *)z)[c] > ((float *)z)[best] ? c : best;
+        found += best == label[i];
+    }
+    return found;
+}
+
+/* Returns when thread `me` of `threads` has trained `steps` steps from batch `at`. `room`: as much as the first lines
+ * below take; `hidden`: (largest batch, OWN); `logits`: (2, threads, largest batch, WIDE), shared; `arrived` is shared
+ * and 0 when the first thread starts; `losses`: (steps), in nats, each before its update, or null. */
 void epoch(const struct index *x, const int32_t *label, const struct batch *batches, int count, int at, int steps,
            int block, int largest, float rate, struct model *m, V *room, V *hidden, V *logits, int me,
-           int threads, int64_t *arrived) {
+           int threads, int64_t *arrived, float *losses) {
     V (*d2)[WIDE] = (void *)room, (*d1)[OWN] = (void *)(d2 + block);   /* gradients at logits and hidden units */
     V (*w2t)[OWN] = (void *)(d1 + block), (*dw2)[WIDE] = (void *)(w2t + CLASSES);
     const V none = {0};
     for (int step = 0; step < steps; step++, at = at + 1 == count ? 0 : at + 1) {
         const struct batch b = batches[at];
         V *parts = logits + (int64_t)(step & 1) * threads * largest * WIDE, *mine = parts + (int64_t)me * largest * WIDE;
-        /* Forward, image by image: the activations stay in registers. */
-        for (int i = 0; i < b.images; i++) {
-            V *h = hidden + (int64_t)i * OWN;
-            const int from = x->image_start[b.first + i], to = x->image_start[b.first + i + 1];
-            for (int tile = 0; tile < OWN; tile += TILE) {
-                V z[TILE];
-                for (int v = 0; v < TILE; v++) z[v] = m->b1[tile + v];
-                for (int k = from; k < to; k++) {
-                    const V *w = m->w1 + x->pixel[k] * OWN + tile;
-                    for (int v = 0; v < TILE; v++) z[v] += x->value[k] * w[v];
-                }
-                for (int v = 0; v < TILE; v++) h[tile + v] = where(z[v] <= 0, none, z[v]);
-            }
-            const float *a = (const float *)h;
-            for (int c = 0; c < WIDE; c++) {
-                V z[4] = {0};
-                for (int j = 0; j < OWN * LANES; j += 4)
-                    for (int u = 0; u < 4; u++) z[u] += a[j + u] * m->w2[(j + u) * WIDE + c];
-                mine[i * WIDE + c] = (z[0] + z[1]) + (z[2] + z[3]);
-            }
-        }
+        for (int i = 0; i < b.images; i++)
+            forward(x, b.first + i, m, hidden + (int64_t)i * OWN, mine + i * WIDE);
         for (int j = 0; j < OWN * LANES; j++) {
             for (int c = 0; c < CLASSES; c++) ((float *)w2t[c])[j] = ((float *)(m->w2 + j * WIDE))[c];
             for (int c = 0; c < WIDE; c++) dw2[j][c] = none;
@@ -76,6 +94,7 @@ void epoch(const struct index *x, const int32_t *label, const struct batch *batc
             if (++spun > 1000) nap();
 
         V db2[WIDE], db1[OWN];
+        float loss = 0;
         for (int c = 0; c < WIDE; c++) db2[c] = none;
         for (int v = 0; v < OWN; v++) db1[v] = none;
         for (int k = 0; k < b.blocks; k++) {
@@ -89,11 +108,14 @@ void epoch(const struct index *x, const int32_t *label, const struct batch *batc
                     for (int t = 0; t < threads; t++) e[c] += parts[((int64_t)t * largest + first + i) * WIDE + c];
                 }
                 for (int c = 0; c < CLASSES; c++) most = ((float *)e)[c] > most ? ((float *)e)[c] : most;
+                const int truth = label[b.first + first + i];
+                if (losses) loss += most - ((float *)e)[truth];
                 for (int c = 0; c < WIDE; c++) e[c] = exp_(e[c] - most);
                 for (int c = 0; c < CLASSES; c++) sum += ((float *)e)[c];
+                if (losses) loss += logf(sum);
                 const float scale = rate / b.images;
                 for (int c = 0; c < WIDE; c++) d2[i][c] = e[c] * (scale / sum);
-                ((float *)d2[i])[label[b.first + first + i]] -= scale;  /* the gradient at the logits, times the rate */
+                ((float *)d2[i])[truth] -= scale;  /* the gradient at the logits, times the rate */
                 for (int c = 0; c < WIDE; c++) db2[c] += d2[i][c];
                 V *h = hidden + (int64_t)(first + i) * OWN;
                 for (int v = 0; v < OWN; v++) {
@@ -127,5 +149,6 @@ void epoch(const struct index *x, const int32_t *label, const struct batch *batc
             for (int c = 0; c < WIDE; c++) m->w2[j * WIDE + c] -= dw2[j][c];
         for (int v = 0; v < OWN; v++) m->b1[v] -= db1[v];
         for (int c = 0; c < WIDE; c++) m->b2[c] -= db2[c];
+        if (losses) losses[step] = loss / b.images;
     }
 }

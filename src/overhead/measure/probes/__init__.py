@@ -14,10 +14,12 @@ from overhead.problem.workload import Workload
 # What a probe is for. FIXED: a cost that is paid however small the work is. "rate": a ceiling of this host.
 # "product": one of the step's matrix products, hot. "micro": the article's product, written several ways.
 # "piece": a part of a step, over the batches of an epoch. "frame": one training step of a framework.
+# "rows": a step that touches few rows of its weights. "near": what a core reads from its second-level cache.
 # "shape", "shape-tuned": a layer's products, and "pass": elementwise passes, of any size: what the model stands on.
 FIXED = "fixed"
 OF_ANY_SIZE = ("shape", "shape-tuned", "pass")  # in modules of their own
-KINDS = (FIXED, "rate", "product", "micro", "piece", "frame", *OF_ANY_SIZE)
+BY_ROWS = ("rows", "near")  # in one module for all frameworks
+KINDS = (FIXED, "rate", "product", "micro", "piece", "frame", *BY_ROWS, *OF_ANY_SIZE)
 WITH_SHAPES = ("numpy_", "jax_", "tensorflow_")
 LONGEST_BLOCK = 20_000  # calls
 
@@ -37,6 +39,9 @@ class Probe(NamedTuple):
 def make(framework: str, device: str, kind: str, workload: Workload) -> list[Probe]:
     """The probes of one kind in this process's framework, at the shapes of `workload`; none where it has none."""
     module = frameworks.of(framework).probes
+    if kind in BY_ROWS:
+        by_rows = import_module("overhead.measure.probes.rows").MAKERS.get(framework, {}).get(kind)
+        return by_rows(device, workload) if by_rows else []
     if module and kind in OF_ANY_SIZE:
         module = f"{module}shapes" if module in WITH_SHAPES else ""
     maker = import_module(f"overhead.measure.probes.{module}").MAKERS.get(kind) if module else None
