@@ -41,6 +41,7 @@ CHAPTERS: dict[str, ChapterInfo] = {
     "07-learning-rate-sweep": ChapterInfo(
         "learning_rates", "LearningRates", "Many learning rates at once", (114, 300, 900), on_gpu=4
     ),
+    "08-crossover": ChapterInfo("crossover", "Crossover", "From which size on does a GPU win?", (170, 420, 700)),
     "10-your-loop": ChapterInfo("your_loop", "YourLoop", "Is it your loop?", (130, 200, 300)),
 }  # fmt: skip
 

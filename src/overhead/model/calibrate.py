@@ -18,10 +18,13 @@ from overhead.machine import host as hosts
 from overhead.machine.alone import measuring
 from overhead.measure.contestant import Contestant
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
-from overhead.model.census import CALIBRATED, CENSUS
+from overhead.measure.worker import save_split
+from overhead.model import kriging
+from overhead.model.census import CENSUS
 from overhead.model.constants import TERMS, Constants, Curve, Frame, Library
+from overhead.model.kriging import Floats
 from overhead.model.products import LAYOUTS, Timed, fit_layout, leave_out, rivals
-from overhead.model.replay import DRAWS, Parts, framed, parts
+from overhead.model.replay import DRAWS, REACH, Parts, framed, parts, place_of
 from overhead.problem import data, mlp
 from overhead.problem.stored import save_split
 from overhead.problem.workload import Workload
@@ -41,20 +44,35 @@ SHAPES_COMPILED = SHAPES[::2] + SHAPES[5::10]
 # (layers, batch size, steps of an epoch): what is left of their time when products and passes are taken off is a
 # call's, an operator's, a logit's and an epoch's. The short epoch tells the cost of an epoch from that of a step.
 STEPS = (
-    ((8, 10), 1, 400), ((8, 10), 1, 20), ((8, 16, 16, 16, 10), 1, 300), ((8, 16, 10), 512, 60), ((8, 10), 3000, 20),
-    ((768, 24, 10), 32, 700), ((16, 300, 300, 10), 200, 30), ((768, 100, 10), 48, 150), ((768, 600, 10), 12, 80),
-    ((64, 96, 96, 10), 1500, 12), ((768, 128, 10), 700, 16),
+    ((8, 10), 1, 300), ((8, 10), 1, 20), ((8, 16, 16, 16, 10), 4, 200), ((784, 10), 16, 250), ((784, 10), 700, 12),
+    ((784, 24, 10), 32, 250), ((784, 100, 10), 16, 200), ((784, 160, 10), 60, 100), ((784, 700, 10), 24, 60),
+    ((784, 96, 10), 256, 40), ((784, 300, 10), 700, 8), ((784, 32, 10), 1500, 10), ((784, 192, 10), 3000, 5),
+    ((784, 800, 200, 10), 200, 10), ((784, 80, 80, 10), 40, 150), ((784, 40, 40, 40, 10), 100, 60),
 )  # fmt: skip
 SAMPLES, BLOCK_S = 5, 0.003
 FEW_SAMPLES = 4  # of a step: epochs of tens of milliseconds
 FACTOR_BOUNDS = ((0.6, 4.0), (0.1, 8.0))  # of products and of passes in a step, against themselves alone
 PRIOR = 0.05  # weight of "the factors are 1" beside one step
-EFFECTIVE = 4  # constants that a frame's steps really decide, of six: two are held near 1
-PROBED = {  # loop whose worker is asked → library → kind of probe and shapes
-    "numpy": {"numpy": ("shape", SHAPES)},
-    "jax-step": {"xla": ("shape", SHAPES_COMPILED), "xla-tuned": ("shape-tuned", SHAPES_COMPILED)},
-    "tf-step": {"tensorflow": ("shape", SHAPES)},
-}
+NUGGET = 0.3  # the share of a step's leftover that is noise
+Shapes = Sequence[tuple[int, int, int]]
+
+
+class Asked(NamedTuple):
+    """What one framework's process is asked: it starts once, as the loop whose environment suits all of them."""
+
+    products: dict[str, tuple[str, Shapes]]  # by library: the kind of probe, and its shapes
+    loops: tuple[str, ...]  # whose small steps are timed
+
+
+PROBED = {  # by the loop that its process starts as
+    "numpy": Asked({"numpy": ("shape", SHAPES)}, ("numpy",)),
+    "jax-step": Asked(
+        {"xla": ("shape", SHAPES_COMPILED), "xla-tuned": ("shape-tuned", SHAPES_COMPILED)}, ("jax-step", "jax-epoch")
+    ),
+    "keras-fit": Asked(
+        {"tensorflow": ("shape", SHAPES)}, ("tf-step", "tf-epoch", "keras-fit", "keras-fit-tuned")
+    ),
+}  # fmt: skip
 LEAST_FAR_BYTES = 1 << 22
 
 Say = Callable[[str], None]
@@ -86,7 +104,7 @@ def probed(asked: Process, kind: str, workload: Workload) -> list[dict[str, Any]
     return [{**p, "seconds": undisturbed_s(p["end_ns"]) / p["calls"]} for p in answer["probes"]]
 
 
-def timed_products(asked: Process, kind: str, shapes: Sequence[tuple[int, int, int]]) -> list[Timed]:
+def timed_products(asked: Process, kind: str, shapes: Shapes) -> list[Timed]:
     """Every product of layers of these shapes."""
     found = []
     for batch, inputs, outputs in shapes:
@@ -122,12 +140,14 @@ def curves(probes: Sequence[dict[str, Any]]) -> tuple[Curve, Curve]:
     return there, fresh
 
 
-def small_steps(asked: Process, folder: Path) -> list[Measured]:
-    """Epochs of `STEPS` by the worker's loop, by the headline's estimator."""
-    found = []
+def small_steps(asked: Process, loop: str, folder: Path) -> list[Measured]:
+    """Epochs of `STEPS` by a loop in the worker, by the headline's estimator."""
+    asked.ask("become", loop=loop)
+    found, below = [], CENSUS[loop].below_batch or math.inf
     for layers, batch, steps in STEPS:
-        workload = Workload(layers=layers, batch_size=batch, images=batch * steps)
-        found.append(Measured(workload, epoch_s(asked, workload, folder)))
+        if batch < below:
+            workload = Workload(layers=layers, batch_size=batch, images=batch * steps)
+            found.append(Measured(workload, epoch_s(asked, workload, folder)))
     return found
 
 
@@ -174,18 +194,31 @@ def _column(row: Parts, steps: int) -> list[float]:
     return [1.0, steps, steps * row.ops, steps * row.logits, steps * sum(row.arithmetic_s), steps * row.memory_s]
 
 
-def frame_of(rows: Sequence[Parts], steps: Sequence[int], seconds: Sequence[float], seed: int = 0) -> Frame:
-    """The constants of a loop, with draws from resampled leftovers and its leftovers, widened."""
+def frame_of(rows: Sequence[Parts], workloads: Sequence[Workload], seconds: Sequence[float], seed: int = 0) -> Frame:
+    """The constants of a loop from its steps, with draws from resampled leftovers, and the leftovers smoothed."""
+    steps, t = [w.steps for w in workloads], np.array(seconds)
+    at = np.array([place_of(w) for w in workloads])
+
+    def left_over(constants: Sequence[float]) -> Floats:
+        return np.log(t / [framed(row, count, constants).total_s for row, count in zip(rows, steps, strict=True)])
+
     best = solve(rows, steps, seconds)
-    predicted = [framed(row, count, best).total_s for row, count in zip(rows, steps, strict=True)]
-    inside = np.log(np.array(seconds) / np.array(predicted))
-    # Constants that were fitted make leftovers small: they are widened as for so many degrees of freedom.
-    residuals = inside * (len(rows) / max(len(rows) - EFFECTIVE, 1)) ** 0.5
+    inside = left_over(best)
+    outside = []  # each step by constants that never saw it
+    for i in range(len(rows)):
+        others = [j for j in range(len(rows)) if j != i]
+        left = left_over(solve([rows[j] for j in others], [steps[j] for j in others], t[others].tolist()))
+        known = kriging.weights(at[others], left[others], REACH, NUGGET)
+        outside.append(float(left[i] - math.log(kriging.factor(at[others].tolist(), known.tolist(), at[i], REACH))))
     rng, draws = np.random.default_rng(seed), []
     for _ in range(DRAWS):
-        drawn = np.array(predicted) * np.exp(rng.choice(inside, len(inside)))
+        drawn = t * np.exp(rng.choice(inside, len(inside)) - inside)
         draws.append(solve(rows, steps, drawn.tolist()))
-    return Frame(**dict(zip(TERMS, best, strict=True)), draws=draws, residuals=residuals.tolist())
+    known = kriging.weights(at, inside, REACH, NUGGET)
+    return Frame(
+        **dict(zip(TERMS, best, strict=True)), draws=draws, residuals=outside, at=at.tolist(), weights=known.tolist(),
+        timed=[(w.layers, w.batch_size, w.images, s) for w, s in zip(workloads, seconds, strict=True)],
+    )  # fmt: skip
 
 
 class Raw(NamedTuple):
@@ -212,25 +245,19 @@ def measure(say: Say = lambda line: None, force: bool = False, threads: int | No
             try:
                 with worker(loop, own, raw.versions) as asked:
                     raw = _probe(raw, asked, own)
-                    if own == threads and loop in CALIBRATED:
-                        raw.steps[loop] = small_steps(asked, Path(folder))
+                    for name in PROBED[loop].loops if own == threads else ():
+                        raw.steps[name] = small_steps(asked, name, Path(folder))
+                        say(f"{name}: {time.monotonic() - began:.0f} s")
             except WorkerFailed as failure:
                 say(f"no constants of {loop} with {own} threads: {failure.reason}")
             say(f"{loop}, {own} {'thread' if own == 1 else 'threads'}: {time.monotonic() - began:.0f} s")
-        for loop in [name for name in CALIBRATED if name not in PROBED]:
-            try:
-                with worker(loop, threads, raw.versions) as asked:
-                    raw.steps[loop] = small_steps(asked, Path(folder))
-            except WorkerFailed as failure:
-                say(f"no constants of {loop}: {failure.reason}")
-            say(f"{loop}: {time.monotonic() - began:.0f} s")
     return raw._replace(seconds=time.monotonic() - began)
 
 
 def _probe(raw: Raw, asked: Process, threads: int) -> Raw:
     """`raw` with the products and, with all threads, the passes of a worker's framework."""
     loop = asked.contestant.loop
-    for called, (kind, shapes) in PROBED[loop].items():
+    for called, (kind, shapes) in PROBED[loop].products.items():
         if kind == "shape-tuned" and threads != raw.threads:
             continue
         raw.products.setdefault(called, {})[threads] = timed_products(asked, kind, shapes)
@@ -259,8 +286,6 @@ def fitted(raw: Raw, name: str) -> Constants:
     frames = {}
     for loop, epochs in raw.steps.items():
         if CENSUS[loop].library in made.products:
-            below = CENSUS[loop].below_batch or math.inf
-            epochs = [m for m in epochs if m.workload.batch_size < below]
             rows = [parts(CENSUS[loop], m.workload, made, raw.threads) for m in epochs]
-            frames[loop] = frame_of(rows, [m.workload.steps for m in epochs], [m.seconds for m in epochs])
+            frames[loop] = frame_of(rows, [m.workload for m in epochs], [m.seconds for m in epochs])
     return made.model_copy(update={"frames": frames})

@@ -19,7 +19,6 @@ from overhead.model.replay import CannotModel
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 
 UNTRIED_GPU = "The GPU is modelled from published figures, and no prediction for one has been held against a GPU here."
-CHECKED_FILE = "advise-check.json"  # beside the constants that it judges
 results_option = click.option(
     "--results", type=click.Path(path_type=Path), help="Results folder (default: OVERHEAD_RESULTS, else ./results)."
 )
@@ -106,7 +105,7 @@ def advise(
     Example: overhead advise --layers 784,128,10 --batch-size 32 --gpu "Quadro RTX 5000"
     """
     from overhead.model import atlas
-    from overhead.model.check import trust
+    from overhead.model.check import FILE, trust
 
     folder = results_folder(results)
     try:
@@ -117,7 +116,7 @@ def advise(
             raise ValueError(f"--loop must be one of {', '.join(CPU_LOOPS)}, got {loop!r} ({known})")
         constants = keeping.read(folder, host, hosts.facts())
         if checking:
-            _check(constants, folder / host / CHECKED_FILE, seconds, force, as_json)
+            _check(constants, folder / host / FILE, seconds, force, as_json)
             return
         if published:
             report = atlas.report(constants)
@@ -125,7 +124,7 @@ def advise(
             return
         factor = atlas.rented_factor(constants) if whose == "rented" else 1.0
         found = advising.advise(workload, constants, loop, gpu, factor)
-        found["checked"], found["trust"] = trust(folder / host / CHECKED_FILE, constants)
+        found["checked"], found["trust"] = trust(folder / host / FILE, constants)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
