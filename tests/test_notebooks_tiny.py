@@ -9,6 +9,7 @@ import nbformat
 import pytest
 
 import overhead.chapters.batch_sweep.chapter as sweep
+import overhead.chapters.crossover.chapter as crossover
 import overhead.chapters.ladder.chapter as ladder
 from overhead.book import execute
 from overhead.chapters import CHAPTERS, chapter_of
@@ -17,6 +18,7 @@ from overhead.chapters.clocks import chapter as clocks
 from overhead.harness.experiments import Sizes
 from overhead.measure import probing
 from overhead.measure.session import Preset
+from overhead.model import calibrate
 from overhead.records import record as records
 from test_notebooks import HIDES
 
@@ -40,6 +42,10 @@ def numpy_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(probing.ROUNDS, "quick", 1)
     monkeypatch.setitem(quality.PLANS, "quick", quality.Plan((4096,), (0.1,), 1, 1, 1))
     monkeypatch.setitem(clocks.SIZES, "quick", Sizes(comparisons=20, fresh=2, trials=1, trial_s=0.2, loads=1, fakes=1))
+    monkeypatch.setattr(calibrate, "BLOCK_S", 2e-4)
+    few = calibrate.Asked({"numpy": ("shape", calibrate.SHAPES[:9])}, ("numpy",))
+    monkeypatch.setattr(calibrate, "PROBED", {"numpy": few})
+    monkeypatch.setattr(crossover, "SECONDS", {"quick": 0.1})
     monkeypatch.setattr(ladder, "RUNGS", [rung for rung in ladder.RUNGS if "per-image" not in rung.loop])
     monkeypatch.setattr(sweep, "AXES", {**sweep.AXES, "quick": axes.Axes((4096,), ("numpy",))})
 

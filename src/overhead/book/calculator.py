@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from overhead.chapters.crossover.chapter import Crossover, constants_of
+from overhead.chapters.crossover.chapter import Crossover
+from overhead.chapters.crossover.kept import constants_of
 from overhead.model import calculator
 from overhead.model.constants import Constants
 from overhead.records import record as records
@@ -20,8 +21,8 @@ PARAGRAPH = re.compile(rf"<p>{re.escape(PLACE)}</p>")
 def on_pages(html: Path, hosts: Mapping[str, Path]) -> list[str]:
     """Put the calculator on the pages under `html` that have a place for it; returns their names.
 
-    `hosts`: by name, the folder with a host's records. A chapter's page takes its own host's constants; any other page the
-    first host's that has some. A page without constants loses the place.
+    `hosts`: by name, the folder with a host's records. A chapter's page takes its own host's constants; any other page
+    those of the first host that has some. A page without constants loses the place.
     """
     known = {name: found for name, folder in hosts.items() if (found := kept(folder)) is not None}
     changed = []

@@ -8,6 +8,7 @@ marked `predict` set nothing; `direction` says only which of two devices was fas
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -190,7 +191,31 @@ def report(constants: Constants) -> dict[str, Any]:
         "within_rented": sum(r["off"] <= WITHIN for r in rented) / len(rented),
         "predicted": len(judged),
         "directions": _directions(rows),
+        "ratios": _ratios(rows),
     }
+
+
+def _ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """784-10 over 784-100-10 of one year on one kind of device: as published, by the rounding, and as modelled."""
+    years: dict[tuple[str, str], dict[tuple[int, ...], list[dict[str, Any]]]] = {}
+    for r in rows:
+        if r["predicted_s"] and r["host"] == "rented" and (year := re.search(r"20\d\d", r["name"])):
+            years.setdefault((r["device"], year[0]), {}).setdefault(tuple(r["layers"]), []).append(r)
+    found = []
+    for (device, year), by in years.items():
+        if _FLAT in by and _HIDDEN in by:
+            ends = {
+                layers: (
+                    min(r["low_s"] - r["rounded_s"] for r in same),
+                    max(r["high_s"] + r["rounded_s"] for r in same),
+                )
+                for layers, same in by.items()
+            }
+            low, high = ends[_FLAT][0] / ends[_HIDDEN][1], ends[_FLAT][1] / ends[_HIDDEN][0]
+            modelled = by[_FLAT][0]["predicted_s"] / by[_HIDDEN][0]["predicted_s"]
+            off = max(low / modelled, modelled / high, 1.0)
+            found.append({"device": device, "year": year, "low": low, "high": high, "modelled": modelled, "off": off})
+    return found
 
 
 def _directions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -236,5 +261,9 @@ def as_text(found: dict[str, Any]) -> str:
     lines += [
         f"{d['of']}: {d['published']} faster as published, {d['predicted']} as modelled" for d in found["directions"]
     ]
+    lines += [
+        f"784-10 over 784-100-10, {r['device']} {r['year']}: {r['low']:.2f} to {r['high']:.2f} as published, "
+        f"{r['modelled']:.2f} as modelled" for r in found["ratios"]
+    ]  # fmt: skip
     lines.append(f"calls are taken to last {found['rented_factor']:.2f} times as long on others' hosts as on this one")
     return "\n".join(lines)

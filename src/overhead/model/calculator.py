@@ -32,7 +32,9 @@ def data(constants: Constants) -> dict[str, Any]:
         name: {str(constants.threads): by[str(constants.threads)].model_dump(mode="json", exclude={"rivals"})}
         for name, by in constants.products.items() if str(constants.threads) in by
     }  # fmt: skip
-    held["frames"] = {name: frame.model_dump(mode="json", exclude={"timed"}) for name, frame in constants.frames.items()}
+    held["frames"] = {
+        name: frame.model_dump(mode="json", exclude={"timed"}) for name, frame in constants.frames.items()
+    }
     return {
         "host": constants.name,
         "constants": held,
@@ -59,6 +61,6 @@ def form(constants: Constants, name: str = "overhead-constants") -> str:
         f'<label>Modelled GPU <select name="gpu"><option value="">none</option>{choices}</select></label>'
         '<p><output aria-live="polite"></output></p>'
         f'<div class="overhead-table"><table><thead><tr>{heads}</tr></thead><tbody></tbody></table></div></form>'
-        f'<noscript><p>The calculator needs scripts; the table above stands in for it.</p></noscript>'
+        f"<noscript><p>The calculator needs scripts; the table above stands in for it.</p></noscript>"
         f'<script type="application/json" id="{escape(name)}">{held}</script>'
     )

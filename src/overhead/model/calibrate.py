@@ -12,21 +12,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import lsq_linear
 
 from overhead.machine import host as hosts
 from overhead.machine.alone import measuring
 from overhead.measure.contestant import Contestant
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
 from overhead.measure.worker import save_split
-from overhead.model import kriging
 from overhead.model.census import CENSUS
-from overhead.model.constants import TERMS, Constants, Curve, Frame, Library
-from overhead.model.kriging import Floats
+from overhead.model.constants import Constants, Curve, Library
+from overhead.model.frames import frame_of
 from overhead.model.products import LAYOUTS, Timed, fit_layout, leave_out, rivals
-from overhead.model.replay import DRAWS, REACH, Parts, framed, parts, place_of
+from overhead.model.replay import parts
 from overhead.problem import data, mlp
-from overhead.problem.stored import save_split
+from overhead.problem.data import Split
 from overhead.problem.workload import Workload
 from overhead.records.headline import decile
 
@@ -51,9 +49,6 @@ STEPS = (
 )  # fmt: skip
 SAMPLES, BLOCK_S = 5, 0.003
 FEW_SAMPLES = 4  # of a step: epochs of tens of milliseconds
-FACTOR_BOUNDS = ((0.6, 4.0), (0.1, 8.0))  # of products and of passes in a step, against themselves alone
-PRIOR = 0.05  # weight of "the factors are 1" beside one step
-NUGGET = 0.3  # the share of a step's leftover that is noise
 Shapes = Sequence[tuple[int, int, int]]
 
 
@@ -140,19 +135,33 @@ def curves(probes: Sequence[dict[str, Any]]) -> tuple[Curve, Curve]:
     return there, fresh
 
 
-def small_steps(asked: Process, loop: str, folder: Path) -> list[Measured]:
-    """Epochs of `STEPS` by a loop in the worker, by the headline's estimator."""
+def small_steps(asked: Process, loop: str, given: Sequence[tuple[Workload, Path]]) -> list[Measured]:
+    """Epochs of the workloads in their folders by a loop in the worker, by the headline's estimator."""
     asked.ask("become", loop=loop)
-    found, below = [], CENSUS[loop].below_batch or math.inf
+    below = CENSUS[loop].below_batch or math.inf
+    return [Measured(w, timed_s(asked, w, folder)) for w, folder in given if w.batch_size < below]
+
+
+def prepared(folder: Path) -> list[tuple[Workload, Path]]:
+    """`STEPS` with their images, which are made up, and parameters: each in a folder of its own."""
+    found = []
     for layers, batch, steps in STEPS:
-        if batch < below:
-            workload = Workload(layers=layers, batch_size=batch, images=batch * steps)
-            found.append(Measured(workload, epoch_s(asked, workload, folder)))
+        workload = Workload(layers=layers, batch_size=batch, images=batch * steps)
+        own = folder / str(len(found))
+        own.mkdir()
+        save(own, workload, data.synthetic(workload))
+        found.append((workload, own))
     return found
 
 
-def epoch_s(asked: Process, workload: Workload, folder: Path, samples: int = FEW_SAMPLES) -> float:
+def epoch_s(asked: Process, workload: Workload, folder: Path) -> float:
     """Place `workload` and time whole epochs, warm, by the headline's estimator."""
+    save(folder, workload, data.for_workload(workload))
+    return timed_s(asked, workload, folder)
+
+
+def timed_s(asked: Process, workload: Workload, folder: Path, samples: int = FEW_SAMPLES) -> float:
+    """Time whole epochs of what `save` left in `folder`."""
     place(asked, workload, folder)
     ns = asked.ask("run", steps=workload.steps, repeats=samples)["wall_ns"]
     return undisturbed_s(ns)
@@ -163,62 +172,16 @@ def undisturbed_s(ns: Sequence[int]) -> float:
     return decile(ns) * 1e-9
 
 
-def place(asked: Process, workload: Workload, folder: Path) -> None:
-    """Data and parameters for `workload`, and two epochs to warm up."""
-    save_split(folder, data.for_workload(workload))
+def save(folder: Path, workload: Workload, split: Split) -> None:
+    """Images and first parameters for `place`."""
+    save_split(folder, split)
     np.savez(folder / "params.npz", *mlp.flat(mlp.init(workload)))
+
+
+def place(asked: Process, workload: Workload, folder: Path) -> None:
+    """Data and parameters for `workload` from `folder`, and two epochs to warm up."""
     asked.ask("place", data=str(folder), params=str(folder / "params.npz"), workload=workload.model_dump(mode="json"))
     asked.ask("run", steps=workload.steps, repeats=2)
-
-
-def solve(rows: Sequence[Parts], steps: Sequence[int], seconds: Sequence[float]) -> tuple[float, ...]:
-    """A frame's constants (as `TERMS`) by bounded least squares of relative errors."""
-    columns = [_column(row, count) for row, count in zip(rows, steps, strict=True)]
-    matrix = np.array(columns) / np.array(seconds)[:, None]
-    scale = np.maximum(matrix.max(axis=0), 1e-12)
-    prior = PRIOR * np.eye(6)[4:]
-    low = np.array([0, 0, 0, 0, FACTOR_BOUNDS[0][0], FACTOR_BOUNDS[1][0]])
-    high = np.array([np.inf, np.inf, np.inf, np.inf, FACTOR_BOUNDS[0][1], FACTOR_BOUNDS[1][1]])
-    # Robust: a step that was disturbed must not move the constants of all the others.
-    weights, found = np.ones(len(rows)), np.zeros(6)
-    for _ in range(5):
-        a = np.vstack([weights[:, None] * matrix / scale, prior / scale])
-        b = np.concatenate([weights, np.full(2, PRIOR)])
-        found = lsq_linear(a, b, bounds=(low * scale, high * scale)).x / scale
-        off = np.abs(matrix @ found - 1)
-        weights = np.minimum(1.0, 0.15 / np.maximum(off, 1e-9)) ** 0.5
-    return tuple(float(x) for x in np.clip(found, low, high))
-
-
-def _column(row: Parts, steps: int) -> list[float]:
-    return [1.0, steps, steps * row.ops, steps * row.logits, steps * sum(row.arithmetic_s), steps * row.memory_s]
-
-
-def frame_of(rows: Sequence[Parts], workloads: Sequence[Workload], seconds: Sequence[float], seed: int = 0) -> Frame:
-    """The constants of a loop from its steps, with draws from resampled leftovers, and the leftovers smoothed."""
-    steps, t = [w.steps for w in workloads], np.array(seconds)
-    at = np.array([place_of(w) for w in workloads])
-
-    def left_over(constants: Sequence[float]) -> Floats:
-        return np.log(t / [framed(row, count, constants).total_s for row, count in zip(rows, steps, strict=True)])
-
-    best = solve(rows, steps, seconds)
-    inside = left_over(best)
-    outside = []  # each step by constants that never saw it
-    for i in range(len(rows)):
-        others = [j for j in range(len(rows)) if j != i]
-        left = left_over(solve([rows[j] for j in others], [steps[j] for j in others], t[others].tolist()))
-        known = kriging.weights(at[others], left[others], REACH, NUGGET)
-        outside.append(float(left[i] - math.log(kriging.factor(at[others].tolist(), known.tolist(), at[i], REACH))))
-    rng, draws = np.random.default_rng(seed), []
-    for _ in range(DRAWS):
-        drawn = t * np.exp(rng.choice(inside, len(inside)) - inside)
-        draws.append(solve(rows, steps, drawn.tolist()))
-    known = kriging.weights(at, inside, REACH, NUGGET)
-    return Frame(
-        **dict(zip(TERMS, best, strict=True)), draws=draws, residuals=outside, at=at.tolist(), weights=known.tolist(),
-        timed=[(w.layers, w.batch_size, w.images, s) for w, s in zip(workloads, seconds, strict=True)],
-    )  # fmt: skip
 
 
 class Raw(NamedTuple):
@@ -241,12 +204,13 @@ def measure(say: Say = lambda line: None, force: bool = False, threads: int | No
     began, threads = time.monotonic(), threads or hosts.cores_allowed()
     raw = Raw(threads, {}, {}, [(1.0, 0.0), (2.0, 0.0)], {}, {}, 0.0)
     with measuring(force), tempfile.TemporaryDirectory(prefix="overhead-") as folder:
+        given = prepared(Path(folder))
         for loop, own in [(loop, own) for own in sorted({threads, 1}, reverse=True) for loop in PROBED]:
             try:
                 with worker(loop, own, raw.versions) as asked:
                     raw = _probe(raw, asked, own)
                     for name in PROBED[loop].loops if own == threads else ():
-                        raw.steps[name] = small_steps(asked, name, Path(folder))
+                        raw.steps[name] = small_steps(asked, name, given)
                         say(f"{name}: {time.monotonic() - began:.0f} s")
             except WorkerFailed as failure:
                 say(f"no constants of {loop} with {own} threads: {failure.reason}")

@@ -17,10 +17,11 @@ import numpy as np
 from overhead.machine.alone import measuring
 from overhead.machine.disturbance import Disturbance
 from overhead.measure.process import Process, WorkerFailed
-from overhead.model.calibrate import place, undisturbed_s, worker
+from overhead.model.calibrate import place, save, undisturbed_s, worker
 from overhead.model.census import CALIBRATED, CPU_LOOPS
 from overhead.model.constants import Constants
 from overhead.model.replay import CannotModel, on_cpu
+from overhead.problem import data
 from overhead.problem.workload import Workload
 from overhead.records import record as records
 
@@ -112,6 +113,7 @@ def _case(workload: Workload, workers: dict[str, Process], constants: Constants,
     for loop in workers:
         with suppress(CannotModel):
             priced[loop] = on_cpu(loop, workload, constants)
+    save(folder, workload, data.for_workload(workload))
     for loop in priced:
         asked = workers[loop]
         place(asked, workload, folder)

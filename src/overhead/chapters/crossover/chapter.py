@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from pydantic import ValidationError
 
 from overhead.chapters import pages
 from overhead.chapters.base import Chapter, results_folder
 from overhead.chapters.crossover import drawings
+from overhead.chapters.crossover.kept import CONSTANTS, constants_of, record_of, report_of
 from overhead.machine import host as hosts
 from overhead.measure.session import Session
 from overhead.model import advise, atlas, calibrate, check
@@ -24,10 +23,9 @@ from overhead.model.constants import Constants
 from overhead.model.gpus import GPUS, preset
 from overhead.model.replay import CannotModel, on_cpu
 from overhead.problem.workload import Workload
-from overhead.records.record import Record, Samples, Timing
+from overhead.records.record import Record
 from overhead.showing import figures, tables
 
-CONSTANTS = "constants"  # the record that holds them
 SECONDS = {"quick": 45.0, "workshop": 300.0, "full": 600.0}  # of hold-outs
 # Workers of TensorFlow take ten seconds each to start.
 LOOPS = {"quick": ("numpy", "numpy-preallocated", "jax-step", "jax-epoch", "keras-fit")}
@@ -56,7 +54,7 @@ class Crossover(Chapter, frozen=True, strict=True, extra="forbid"):
         about["versions"] = constants.versions
         return [
             Record(status="ok", loop="model", op=CONSTANTS, model=constants.model_dump(mode="json"), **about),
-            *[_record(case, about) for case in found],
+            *[record_of(case, about) for case in found],
         ]
 
     def _constants(self, session: Session) -> Constants:
@@ -253,52 +251,6 @@ class Crossover(Chapter, frozen=True, strict=True, extra="forbid"):
                     "said": atlas.verdict(entry),
                 })  # fmt: skip
         return pages.Html(tables.as_html(pd.DataFrame(rows), "The article's epochs, modelled", "Keras's constants"))
-
-
-def constants_of(records: Sequence[Record]) -> Constants | None:
-    """The constants among a host's records; None where there are none that can be read."""
-    held = next((r.model for r in records if r.op == CONSTANTS and r.status == "ok" and r.model), None)
-    return _validated(repr(sorted(held)), _Held(held)) if held else None
-
-
-class _Held:
-    """A dictionary as a cache takes it: the same object is the same key."""
-
-    def __init__(self, value: dict[str, Any]) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-
-@cache
-def _validated(_: str, held: _Held) -> Constants | None:
-    try:
-        return Constants.model_validate(held.value)
-    except ValidationError:
-        return None
-
-
-def report_of(records: Sequence[Record]) -> dict[str, Any] | None:
-    """`atlas.report` by a host's constants; None without Keras's."""
-    constants = constants_of(records)
-    try:
-        return atlas.report(constants) if constants else None
-    except CannotModel:
-        return None
-
-
-def _record(case: check.Checked, about: dict[str, Any]) -> Record:
-    workload = Workload(layers=case.layers, batch_size=case.batch_size, images=check.IMAGES)
-    rounds = [i // check.REPEATS for i in range(len(case.ns))]
-    samples = Samples(clock="wall", steps=workload.steps, process=0, round=rounds, ns=list(case.ns))
-    timing = Timing(samples=[samples])
-    return Record(
-        status="ok", loop=case.loop, workload=workload, timing=timing, disturbed=list(case.disturbed), **about
-    )
 
 
 def _step(c: check.Checked) -> tuple[float, float]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from overhead.chapters.crossover.chapter import Crossover, constants_of, report_of
+from overhead.chapters.crossover.chapter import Crossover
+from overhead.chapters.crossover.kept import constants_of, report_of
 from overhead.model import atlas, check
 from overhead.records.record import Record
 from overhead.showing.claims import Claim, Finding, counted, missing
