@@ -1,4 +1,4 @@
-"""`overhead calibrate`: the constants of this host in about a minute and a half, from probes and small steps."""
+"""`overhead calibrate`: the constants of this host in about a minute, from probes and small steps."""
 
 from __future__ import annotations
 

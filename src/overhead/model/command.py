@@ -40,7 +40,7 @@ def _say(line: str) -> None:
 @results_option
 @click.option("--json", "as_json", is_flag=True, help="Print the constants.")
 def calibrate(host: str, threads: int | None, force: bool, results: Path | None, as_json: bool) -> None:
-    """Measure what calls, operators, products and passes cost on this host: about two minutes with all frameworks.
+    """Measure what calls, operators, products and passes cost on this host: a minute or so with all frameworks.
 
     Example: overhead calibrate
     """
