@@ -17,7 +17,6 @@ from overhead.machine import host as hosts
 from overhead.machine.alone import measuring
 from overhead.measure.contestant import Contestant
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
-from overhead.measure.worker import save_split
 from overhead.model.census import CENSUS
 from overhead.model.constants import Constants, Curve, Library
 from overhead.model.frames import frame_of
@@ -25,6 +24,7 @@ from overhead.model.products import LAYOUTS, Timed, fit_layout, leave_out, rival
 from overhead.model.replay import parts
 from overhead.problem import data, mlp
 from overhead.problem.data import Split
+from overhead.problem.stored import save_split
 from overhead.problem.workload import Workload
 from overhead.records.headline import decile
 
