@@ -37,7 +37,7 @@ RIGHT = records(1.02)
 
 
 def test_hold_outs_are_read_from_records_as_they_were_measured() -> None:
-    found = CHAPTER.checked(RIGHT)
+    found = CHAPTER.held_out(RIGHT)
 
     assert len(found) == 4 * len(check.CASES)
     assert all(c.measured_s / c.predicted_s == pytest.approx(1.02, rel=1e-3) for c in found)
@@ -81,6 +81,6 @@ def test_a_hold_out_of_an_unseen_loop_has_a_series_of_its_own() -> None:
 
 
 def test_networks_that_are_held_out_are_those_of_the_check() -> None:
-    assert {(c.layers, c.batch_size) for c in CHAPTER.checked(RIGHT)} == {
+    assert {(c.layers, c.batch_size) for c in CHAPTER.held_out(RIGHT)} == {
         (w.layers, w.batch_size) for w in [Workload(layers=layers, batch_size=size) for layers, size in check.CASES]
     }

@@ -69,7 +69,7 @@ class Crossover(Chapter, frozen=True, strict=True, extra="forbid"):
 
     # --- predicted against measured ----------------------------------------------------------------------------
 
-    def checked(self, records: Sequence[Record]) -> list[check.Checked]:
+    def held_out(self, records: Sequence[Record]) -> list[check.Checked]:
         """The hold-outs, predicted by the constants among the records."""
         constants, found = constants_of(records), []
         for record in records if constants else []:
@@ -88,7 +88,7 @@ class Crossover(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """How far off the predictions are, in words."""
-        found = self.checked(records)
+        found = self.held_out(records)
         if not found:
             return pages.missing("epochs that no constant was fitted on", records)
         said = check.report(found)
@@ -104,7 +104,7 @@ class Crossover(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def predicted_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """Predicted against measured seconds a step: steps of the calibration, hold-outs, loops it never saw."""
-        constants, found = constants_of(records), self.checked(records)
+        constants, found = constants_of(records), self.held_out(records)
         if constants is None or not found:
             return pages.missing("predictions beside measurements", records)
         steps = [
@@ -122,12 +122,12 @@ class Crossover(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def residuals_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """Measured over predicted of each hold-out, with the predicted interval, a lane a loop."""
-        found = self.checked(records)
+        found = self.held_out(records)
         return drawings.residuals(found) if found else pages.missing("what predictions leave over", records)
 
     def errors_table(self, records: Sequence[Record]) -> pages.Html:
         """A row a loop: how far off."""
-        rows, found = [], self.checked(records)
+        rows, found = [], self.held_out(records)
         for loop in dict.fromkeys(c.loop for c in found):
             of = [c for c in found if c.loop == loop]
             worst = max(of, key=lambda c: c.error)

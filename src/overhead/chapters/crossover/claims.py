@@ -14,7 +14,7 @@ CHAPTER = "08-crossover"
 
 
 def _report(records: Sequence[Record]) -> dict[str, float] | None:
-    found = Crossover().checked(records)
+    found = Crossover().held_out(records)
     return check.report(found) if found else None
 
 

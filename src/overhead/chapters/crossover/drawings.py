@@ -86,10 +86,12 @@ def crossover_map(by_gpu: Mapping[str, Any], sizes: Sequence[int], widths: Seque
             for (i, j), x in np.ndenumerate(ratios):
                 if np.isfinite(x):
                     ink = theme["ink"] if abs(np.log2(x)) < 2.5 else "#ffffff"
-                    axes.text(j, i, f"{x:.2g}", ha="center", va="center", fontsize=7.5, color=ink)
+                    axes.text(
+                        j, i, f"{x:.0f}" if x >= 10 else f"{x:.2g}", ha="center", va="center", fontsize=7.5, color=ink
+                    )
             if np.nanmin(value) < 0 < np.nanmax(value):
                 axes.contour(value, levels=[0.0], colors=[theme["ink"]], linewidths=1.2)
-            axes.set_title(f"modelled {name}", fontsize=9.5)
+            axes.set_title(f"modelled {name}", fontsize=8)
             axes.set_xticks(range(len(sizes)), [f"{s:,}" for s in sizes], rotation=60, fontsize=8)
             axes.set_yticks(range(len(widths)), [f"{w:,}" for w in widths])
             axes.grid(visible=False)
