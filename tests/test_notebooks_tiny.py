@@ -43,6 +43,7 @@ def numpy_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(quality.PLANS, "quick", quality.Plan((4096,), (0.1,), 1, 1, 1))
     monkeypatch.setitem(clocks.SIZES, "quick", Sizes(comparisons=20, fresh=2, trials=1, trial_s=0.2, loads=1, fakes=1))
     monkeypatch.setattr(calibrate, "BLOCK_S", 2e-4)
+    monkeypatch.setattr(calibrate, "STEPS", calibrate.STEPS[:8])
     few = calibrate.Asked({"numpy": ("shape", calibrate.SHAPES[:12])}, ("numpy",))
     monkeypatch.setattr(calibrate, "PROBED", {"numpy": few})
     monkeypatch.setattr(crossover, "SECONDS", {"quick": 0.1})
