@@ -30,7 +30,7 @@ def constants() -> Constants:
 
     def rough(frame: Any) -> Any:
         at = [(float(rng.randrange(12)), rng.uniform(8, 20), 1.5 * rng.randrange(1, 5)) for _ in range(9)]
-        return frame.model_copy(update={"at": at, "weights": [rng.uniform(-0.2, 0.2) for _ in at], "stretch": 1.3})
+        return frame.model_copy(update={"at": at, "weights": [rng.uniform(-0.2, 0.2) for _ in at]})
 
     def library(held: Any) -> Any:
         fit = model_constants.fit(

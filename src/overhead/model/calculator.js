@@ -111,7 +111,7 @@
       const left = constants.products[c.library][constants.threads].residuals, draws = [];
       for (let i = 0; i < rules.draws; i++) {
         const off = Math.log(sum(summed(frame.draws[i % frame.draws.length], left, i)) / seconds);
-        draws.push(seconds * Math.exp(frame.stretch * (off + frame.residuals[(i * 5) % frame.residuals.length])));
+        draws.push(seconds * Math.exp(off + frame.residuals[(i * 5) % frame.residuals.length]));
       }
       return interval(loop, "cpu", terms, draws);
     }

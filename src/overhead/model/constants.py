@@ -29,8 +29,7 @@ class Frame(BaseModel, frozen=True, extra="forbid"):
     """What a loop pays besides its products and passes, from its own steps at sizes made for it.
 
     `draws` are the same constants from resampled steps. `at` and `weights`: what the sum leaves over at those steps,
-    smoothed (`kriging`). `residuals`: log(measured / predicted) of each step by constants that never saw it;
-    `stretch`: by which the spread of draws must be stretched for 90 % intervals to hold 90 % of those.
+    smoothed (`kriging`). `residuals`: log(measured / predicted) of each step by constants that never saw it.
     """
 
     epoch_s: NotNegative  # an epoch
@@ -43,7 +42,6 @@ class Frame(BaseModel, frozen=True, extra="forbid"):
     residuals: Annotated[list[float], Field(min_length=1)]
     at: list[tuple[float, float, float]] = []
     weights: list[float] = []
-    stretch: Positive = 1.0
     timed: list[tuple[tuple[int, ...], int, int, Positive]] = []  # layers, batch size, images, seconds an epoch
 
 

@@ -188,7 +188,7 @@ def on_cpu(
     for i in range(draws):
         off = math.log(summed(frame.draws[i % len(frame.draws)], left, i).total_s / terms.total_s)
         off += frame.residuals[(i * 5) % len(frame.residuals)]
-        drawn.append(terms.total_s * math.exp(frame.stretch * off))
+        drawn.append(terms.total_s * math.exp(off))
     return _with_interval(loop, "cpu", False, terms, drawn)
 
 
