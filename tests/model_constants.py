@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from overhead.machine import host
 from overhead.model.constants import Constants, Frame, Library
 from overhead.model.products import Fit
@@ -10,7 +12,7 @@ FLOPS_PER_S = 1e11
 OFF = (-0.1, -0.05, 0.0, 0.05, 0.1)
 
 
-def fit(**other: float) -> Fit:
+def fit(**other: Any) -> Fit:
     """A product takes its FLOPs over `FLOPS_PER_S`; its call is counted as an operator."""
     values = {
         "a_s": 1e-6, "flops_per_s": FLOPS_PER_S, "m_half": 0.1, "n_half": 0.1, "k_half": 0.1, "near_bytes_per_s": 1e12,

@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HOST, NOTEBOOKS = ROOT / "results" / "epyc-2core", ROOT / "notebooks"
 RESULTS = (
     "timing", "agreement", "val_accuracy", "census", "page_faults", "probe", "cost", "profile", "timeline", "timer",
+    "model",
 )  # fmt: skip
 WHY = "the process died: out of memory"
 OF_AN_OP = {*STEP_OPS, "step", "empty"}  # a case that failed has one record, and it is of no op

@@ -131,6 +131,9 @@ def test_bad_input_is_one_line_that_names_thing_limit_and_value(results: Path) -
     assert "batch_size must be between 1 and 48000" in refused(results, "--batch-size", "0")
     assert "layers" in refused(results, "--layers", "784,0,10")
     assert "one of Quadro RTX 5000, T4" in refused(results, "--gpu", "RTX 9999")
+    assert "constant must be one of flops_per_s" in refused(results, "--gpu-constant", "speed=3")
+    assert "launch_s must be a number above 0, got 'fast'" in refused(results, "--gpu-constant", "launch_s=fast")
+    assert "needs bytes_per_s where no --gpu is named" in refused(results, "--gpu-constant", "flops_per_s=1e13")
     assert "--loop must be one of numpy" in refused(results, "--loop", "torch")
     assert "'numpy-chunked' (no census of it)" in refused(results, "--loop", "numpy-chunked")
     assert "another program from batch size 512" in refused(results, "--loop", "keras-fit-tuned", "--batch-size", "512")
@@ -160,7 +163,7 @@ def test_a_constants_file_is_read_as_it_was_written(results: Path) -> None:
 def test_the_atlas_is_printed_as_one_document(results: Path) -> None:
     found = json.loads(called(results, "--atlas", "--json").stdout)
 
-    assert {"rented_factor", "entries", "within", "predicted", "directions"} == set(found)
+    assert {"rented_factor", "entries", "within", "within_rented", "predicted", "directions", "ratios"} == set(found)
     assert "published 6.26 to 6.5 s" in called(results, "--atlas").stdout
 
 
@@ -248,3 +251,15 @@ def test_advice_says_first_whether_its_predictions_were_checked_here(
     found = json.loads(called(results, "--json").stdout)
     assert (found["checked"], says in found["trust"]) == (trusted, True)
     assert found["trust"] == called(results).stdout.splitlines()[1]
+
+
+def test_a_gpu_can_be_given_by_its_constants(results: Path) -> None:
+    def fastest_s(*given: str) -> float:
+        found = json.loads(called(results, "--batch-size", "512", "--json", *given).stdout)
+        return min(row["epoch_s"]["median"] for row in found["rows"] if row["modelled"])
+
+    slow = fastest_s("--gpu", "T4", "--gpu-constant", "kernel_s=1e-3")
+    own = fastest_s("--gpu-constant", "flops_per_s=1e13", "--gpu-constant", "bytes_per_s=5e11")
+
+    assert slow > 2 * fastest_s("--gpu", "T4")
+    assert own < 2 * fastest_s("--gpu", "T4")

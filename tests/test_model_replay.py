@@ -19,8 +19,9 @@ LAYERS = st.lists(st.integers(1, 1024), min_size=2, max_size=5).map(tuple)
 
 
 def every(workload: Workload) -> list[Prediction]:
-    here = [on_cpu(loop, workload, CONSTANTS) for loop in CPU_LOOPS]
-    return here + [on_gpu(loop, workload, CONSTANTS, gpu) for loop in GPU_LOOPS for gpu in GPUS]
+    loops = [loop for loop in CPU_LOOPS if workload.is_mnist or not CENSUS[loop].validated_images]
+    here = [on_cpu(loop, workload, CONSTANTS) for loop in loops]
+    return here + [on_gpu(loop, workload, CONSTANTS, gpu) for loop in GPU_LOOPS for gpu in GPUS[::4]]
 
 
 @given(LAYERS, st.integers(1, 511))
@@ -97,3 +98,35 @@ def test_every_constant_of_a_gpu_has_a_source_and_a_date() -> None:
 def test_an_unknown_gpu_lists_the_known() -> None:
     with pytest.raises(ValueError, match=r"one of Quadro RTX 5000, T4, .* got 'RTX 306O'; did you mean RTX 3060\?"):
         preset("RTX 306O")
+
+
+def test_validation_costs_calls_and_forward_products_and_a_second_start_of_an_epoch() -> None:
+    workload = Workload(batch_size=100, images=12_000)
+
+    plain, checked = (on_cpu(loop, workload, CONSTANTS) for loop in ("keras-fit", "keras-fit-validated"))
+
+    assert 1.5 < checked.terms.dispatch_s / plain.terms.dispatch_s < 2.2
+    assert 0 < checked.terms.arithmetic_s - plain.terms.arithmetic_s < plain.terms.arithmetic_s / 2
+    with pytest.raises(CannotModel, match="needs images that validate"):
+        on_cpu("keras-fit-validated", Workload(layers=(20, 10)), CONSTANTS)
+
+
+def test_a_loss_that_is_read_after_each_step_makes_the_clocks_take_turns() -> None:
+    gpu, workload = GPUS[0], Workload(layers=(784, 2048, 2048, 10), batch_size=512)
+
+    waits = on_gpu("keras-fit", workload, CONSTANTS, gpu)
+    overlaps = on_gpu("tf-step", workload, CONSTANTS, gpu)
+
+    assert waits.terms.wait_s >= workload.steps * gpu.synchronise_s
+    assert overlaps.terms.arithmetic_s < waits.terms.arithmetic_s
+
+
+def test_what_is_left_over_at_a_step_that_was_timed_moves_predictions_near_it() -> None:
+    from overhead.model.replay import place_of
+
+    near, far = Workload(batch_size=32), Workload(layers=(784, 1024, 1024, 10), batch_size=4096)
+    frame = model_constants.frame().model_copy(update={"at": [place_of(near)], "weights": [0.5]})
+    moved = model_constants.constants(frames={"numpy": frame})
+
+    assert on_cpu("numpy", near, moved).epoch_s > 1.5 * on_cpu("numpy", near, CONSTANTS).epoch_s
+    assert on_cpu("numpy", far, moved).epoch_s == pytest.approx(on_cpu("numpy", far, CONSTANTS).epoch_s, rel=0.01)

@@ -9,6 +9,7 @@ import nbformat
 import pytest
 
 import overhead.chapters.batch_sweep.chapter as sweep
+import overhead.chapters.crossover.chapter as crossover
 import overhead.chapters.ladder.chapter as ladder
 from overhead.book import execute
 from overhead.chapters import CHAPTERS, chapter_of
@@ -19,6 +20,7 @@ from overhead.harness.experiments import Sizes
 from overhead.measure import probing
 from overhead.measure.probes import rows as row_probes
 from overhead.measure.session import Preset
+from overhead.model import calibrate
 from overhead.records import record as records
 from test_notebooks import HIDES
 
@@ -48,6 +50,11 @@ def numpy_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under, "RUNGS", ("sorted", "sparse"))
     monkeypatch.setattr(under, "MANY", 6)
     monkeypatch.setitem(under.RACES, "quick", 1)
+    monkeypatch.setattr(calibrate, "BLOCK_S", 2e-4)
+    monkeypatch.setattr(calibrate, "STEPS", calibrate.STEPS[:8])
+    few = calibrate.Asked({"numpy": ("shape", calibrate.SHAPES[:12])}, ("numpy",))
+    monkeypatch.setattr(calibrate, "PROBED", {"numpy": few})
+    monkeypatch.setattr(crossover, "SECONDS", {"quick": 0.1})
     monkeypatch.setattr(ladder, "RUNGS", [rung for rung in ladder.RUNGS if "per-image" not in rung.loop])
     monkeypatch.setattr(sweep, "AXES", {**sweep.AXES, "quick": axes.Axes((4096,), ("numpy",))})
 

@@ -103,6 +103,17 @@ def test_a_sample_has_two_clocks_that_agree_on_the_order(start, place):
         assert 0 < dispatch <= wall
 
 
+def test_a_process_becomes_another_loop_and_keeps_nothing_of_the_last(start, place):
+    each = start(contestant("Steady"))
+    each.ask("hello")
+    each.ask("place", **place)
+    each.ask("become", loop="numpy-preallocated")
+    with pytest.raises(WorkerFailed):
+        each.ask("run", steps=1)
+    each.ask("place", **place)
+    assert each.ask("run", steps=1)["wall_ns"][0] > 0
+
+
 @pytest.mark.parametrize(
     ("name", "status", "reason"),
     [

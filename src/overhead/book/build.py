@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from overhead.book import calculator, fragments, ledger, pages, policy
 from overhead.book import folder as folders
-from overhead.book import fragments, ledger, pages, policy
 from overhead.book.folder import FolderError
 from overhead.chapters.provenance import checkout
 
@@ -68,6 +68,7 @@ def build(results: Path, out: Path, say: Callable[[str], None] = lambda line: No
         shutil.rmtree(out / "build", ignore_errors=True)
         assemble(root, results, found, source)
         html = _jupyter_book(source, out / "build")
+        calculator.on_pages(html, {host: source / "results" / host for host in found.hosts})
         policy.set_policies(html, {f"results/{host}/{c}" for host, made in found.hosts.items() for c in made})
         check(found.hosts, html)
         shutil.rmtree(out / "old", ignore_errors=True)

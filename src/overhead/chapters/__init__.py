@@ -41,6 +41,7 @@ CHAPTERS: dict[str, ChapterInfo] = {
     "07-learning-rate-sweep": ChapterInfo(
         "learning_rates", "LearningRates", "Many learning rates at once", (114, 300, 900), on_gpu=4
     ),
+    "08-crossover": ChapterInfo("crossover", "Crossover", "From which size on does a GPU win?", (170, 420, 700)),
     "09-under-the-floor": ChapterInfo(
         "under_the_floor", "UnderTheFloor", "Under the floor: arithmetic that need not be done", (170, 400, 1_200)
     ),

@@ -20,6 +20,7 @@ ALSO = {
     "04-profile": ("profiles",),
     "05-batch-sweep": ("sweep", "loops/many.py"),
     "07-learning-rate-sweep": ("sweep", "loops/many.py"),
+    "08-crossover": ("model",),
     "09-under-the-floor": (
         "sweep",
         "loops/many.py",

@@ -55,6 +55,14 @@ class Worker:
             "timer": timers.measured()._asdict(),
         }
 
+    def become(self, loop: str) -> dict[str, Any]:
+        """Another loop of the same framework and device in this process; what the last one held is freed."""
+        self.state, self._ops, self._ops_of = None, None, None
+        self._probes.clear()
+        gc.collect()
+        self.loop = loops.make(loop, self.loop.device)
+        return {}
+
     def place(self, data: str, params: str, workload: dict[str, Any]) -> dict[str, Any]:
         """Free the last state, then place parameters and images for `workload`; the seconds it took."""
         self.state = None

@@ -10,7 +10,7 @@ import numpy as np
 from overhead.model.census import CPU_LOOPS, GPU_LOOPS
 from overhead.model.constants import Constants
 from overhead.model.gpus import Gpu
-from overhead.model.replay import CannotModel, Prediction, on_cpu, on_gpu
+from overhead.model.replay import DRAWS, CannotModel, Prediction, on_cpu, on_gpu
 from overhead.problem.workload import Workload
 
 DEFAULT_LOOP = "keras-fit"
@@ -59,19 +59,20 @@ def predictions(
     gpu: Gpu | None = None,
     host_factor: float = 1.0,
     loops: Sequence[str] | None = None,
+    draws: int = DRAWS,
 ) -> list[Prediction]:
-    """Every loop that can be priced, on this CPU and on `gpu`, the fastest first."""
+    """Every loop that can be priced, on this CPU and on `gpu`, the fastest first; without draws, with no intervals."""
     found = []
     for loop in loops or CPU_LOOPS:
         if loop in CPU_LOOPS:
             try:
-                found.append(on_cpu(loop, workload, constants))
+                found.append(on_cpu(loop, workload, constants, draws=draws))
             except CannotModel:  # a framework that this host lacks
                 continue
     for loop in loops or GPU_LOOPS:
         if gpu is not None and loop in GPU_LOOPS:
             try:
-                found.append(on_gpu(loop, workload, constants, gpu, host_factor))
+                found.append(on_gpu(loop, workload, constants, gpu, host_factor, draws))
             except CannotModel:
                 continue
     return sorted(found, key=lambda p: p.epoch_s)

@@ -1,4 +1,4 @@
-"""`overhead calibrate`: the constants of this host in about a minute and a half, from probes and small steps."""
+"""`overhead calibrate`: the constants of this host in about a minute, from probes and small steps."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import lsq_linear
 
 from overhead.machine import host as hosts
 from overhead.machine.alone import measuring
 from overhead.measure.contestant import Contestant
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
-from overhead.model.census import CALIBRATED, CENSUS
-from overhead.model.constants import TERMS, Constants, Curve, Frame, Library
+from overhead.model.census import CENSUS
+from overhead.model.constants import Constants, Curve, Library
+from overhead.model.frames import frame_of
 from overhead.model.products import LAYOUTS, Timed, fit_layout, leave_out, rivals
-from overhead.model.replay import DRAWS, Parts, framed, parts
+from overhead.model.replay import parts
 from overhead.problem import data, mlp
+from overhead.problem.data import Split
 from overhead.problem.stored import save_split
 from overhead.problem.workload import Workload
 from overhead.records.headline import decile
@@ -37,24 +38,37 @@ SHAPES = (
     (4096, 128, 10),
 )  # fmt: skip
 # In XLA each shape is compiled, which takes longer than to time it.
-SHAPES_COMPILED = SHAPES[::2] + SHAPES[5::10]
+SHAPES_COMPILED, SHAPES_AGAIN = SHAPES[::2], SHAPES[::3]
 # (layers, batch size, steps of an epoch): what is left of their time when products and passes are taken off is a
 # call's, an operator's, a logit's and an epoch's. The short epoch tells the cost of an epoch from that of a step.
 STEPS = (
-    ((8, 10), 1, 400), ((8, 10), 1, 20), ((8, 16, 16, 16, 10), 1, 300), ((8, 16, 10), 512, 60), ((8, 10), 3000, 20),
-    ((768, 24, 10), 32, 700), ((16, 300, 300, 10), 200, 30), ((768, 100, 10), 48, 150), ((768, 600, 10), 12, 80),
-    ((64, 96, 96, 10), 1500, 12), ((768, 128, 10), 700, 16),
+    ((8, 10), 1, 300), ((8, 16, 16, 16, 10), 4, 200), ((8, 10), 1, 20), ((784, 10), 16, 250), ((784, 24, 10), 32, 250),
+    ((784, 100, 10), 16, 200), ((784, 160, 10), 60, 100), ((784, 10), 700, 12), ((784, 96, 10), 256, 40),
+    ((784, 700, 10), 24, 60), ((784, 300, 10), 700, 8), ((784, 32, 10), 1500, 10), ((784, 192, 10), 3000, 5),
+    ((784, 80, 80, 10), 40, 150), ((784, 40, 40, 40, 10), 100, 60), ((784, 800, 200, 10), 200, 10),
 )  # fmt: skip
+SLOW_TO_START = ("keras-fit", "keras-fit-tuned")  # seconds a network: every second of `STEPS`
 SAMPLES, BLOCK_S = 5, 0.003
 FEW_SAMPLES = 4  # of a step: epochs of tens of milliseconds
-FACTOR_BOUNDS = ((0.6, 4.0), (0.1, 8.0))  # of products and of passes in a step, against themselves alone
-PRIOR = 0.05  # weight of "the factors are 1" beside one step
-EFFECTIVE = 4  # constants that a frame's steps really decide, of six: two are held near 1
-PROBED = {  # loop whose worker is asked → library → kind of probe and shapes
-    "numpy": {"numpy": ("shape", SHAPES)},
-    "jax-step": {"xla": ("shape", SHAPES_COMPILED), "xla-tuned": ("shape-tuned", SHAPES_COMPILED)},
-    "tf-step": {"tensorflow": ("shape", SHAPES)},
-}
+Shapes = Sequence[tuple[int, int, int]]
+
+
+class Asked(NamedTuple):
+    """What one framework's process is asked: it starts once, as the loop whose environment suits all of them."""
+
+    products: dict[str, tuple[str, Shapes]]  # by library: the kind of probe, and its shapes
+    loops: tuple[str, ...]  # whose small steps are timed
+
+
+PROBED = {  # by the loop that its process starts as
+    "numpy": Asked({"numpy": ("shape", SHAPES)}, ("numpy",)),
+    "jax-step": Asked(
+        {"xla": ("shape", SHAPES_COMPILED), "xla-tuned": ("shape-tuned", SHAPES_AGAIN)}, ("jax-step", "jax-epoch")
+    ),
+    "keras-fit": Asked(
+        {"tensorflow": ("shape", SHAPES)}, ("tf-step", "tf-epoch", "keras-fit", "keras-fit-tuned")
+    ),
+}  # fmt: skip
 LEAST_FAR_BYTES = 1 << 22
 
 Say = Callable[[str], None]
@@ -86,7 +100,7 @@ def probed(asked: Process, kind: str, workload: Workload) -> list[dict[str, Any]
     return [{**p, "seconds": undisturbed_s(p["end_ns"]) / p["calls"]} for p in answer["probes"]]
 
 
-def timed_products(asked: Process, kind: str, shapes: Sequence[tuple[int, int, int]]) -> list[Timed]:
+def timed_products(asked: Process, kind: str, shapes: Shapes) -> list[Timed]:
     """Every product of layers of these shapes."""
     found = []
     for batch, inputs, outputs in shapes:
@@ -122,17 +136,34 @@ def curves(probes: Sequence[dict[str, Any]]) -> tuple[Curve, Curve]:
     return there, fresh
 
 
-def small_steps(asked: Process, folder: Path) -> list[Measured]:
-    """Epochs of `STEPS` by the worker's loop, by the headline's estimator."""
+def small_steps(asked: Process, loop: str, given: Sequence[tuple[Workload, Path]]) -> list[Measured]:
+    """Epochs of the workloads in their folders by a loop in the worker, by the headline's estimator."""
+    asked.ask("become", loop=loop)
+    below = CENSUS[loop].below_batch or math.inf
+    chosen = given[::2] if loop in SLOW_TO_START else given
+    return [Measured(w, timed_s(asked, w, folder)) for w, folder in chosen if w.batch_size < below]
+
+
+def prepared(folder: Path) -> list[tuple[Workload, Path]]:
+    """`STEPS` with their images, which are made up, and parameters: each in a folder of its own."""
     found = []
     for layers, batch, steps in STEPS:
         workload = Workload(layers=layers, batch_size=batch, images=batch * steps)
-        found.append(Measured(workload, epoch_s(asked, workload, folder)))
+        own = folder / str(len(found))
+        own.mkdir()
+        save(own, workload, data.synthetic(workload))
+        found.append((workload, own))
     return found
 
 
-def epoch_s(asked: Process, workload: Workload, folder: Path, samples: int = FEW_SAMPLES) -> float:
+def epoch_s(asked: Process, workload: Workload, folder: Path) -> float:
     """Place `workload` and time whole epochs, warm, by the headline's estimator."""
+    save(folder, workload, data.for_workload(workload))
+    return timed_s(asked, workload, folder)
+
+
+def timed_s(asked: Process, workload: Workload, folder: Path, samples: int = FEW_SAMPLES) -> float:
+    """Time whole epochs of what `save` left in `folder`."""
     place(asked, workload, folder)
     ns = asked.ask("run", steps=workload.steps, repeats=samples)["wall_ns"]
     return undisturbed_s(ns)
@@ -143,49 +174,16 @@ def undisturbed_s(ns: Sequence[int]) -> float:
     return decile(ns) * 1e-9
 
 
-def place(asked: Process, workload: Workload, folder: Path) -> None:
-    """Data and parameters for `workload`, and two epochs to warm up."""
-    save_split(folder, data.for_workload(workload))
+def save(folder: Path, workload: Workload, split: Split) -> None:
+    """Images and first parameters for `place`."""
+    save_split(folder, split)
     np.savez(folder / "params.npz", *mlp.flat(mlp.init(workload)))
+
+
+def place(asked: Process, workload: Workload, folder: Path) -> None:
+    """Data and parameters for `workload` from `folder`, and two epochs to warm up."""
     asked.ask("place", data=str(folder), params=str(folder / "params.npz"), workload=workload.model_dump(mode="json"))
     asked.ask("run", steps=workload.steps, repeats=2)
-
-
-def solve(rows: Sequence[Parts], steps: Sequence[int], seconds: Sequence[float]) -> tuple[float, ...]:
-    """A frame's constants (as `TERMS`) by bounded least squares of relative errors."""
-    columns = [_column(row, count) for row, count in zip(rows, steps, strict=True)]
-    matrix = np.array(columns) / np.array(seconds)[:, None]
-    scale = np.maximum(matrix.max(axis=0), 1e-12)
-    prior = PRIOR * np.eye(6)[4:]
-    low = np.array([0, 0, 0, 0, FACTOR_BOUNDS[0][0], FACTOR_BOUNDS[1][0]])
-    high = np.array([np.inf, np.inf, np.inf, np.inf, FACTOR_BOUNDS[0][1], FACTOR_BOUNDS[1][1]])
-    # Robust: a step that was disturbed must not move the constants of all the others.
-    weights, found = np.ones(len(rows)), np.zeros(6)
-    for _ in range(5):
-        a = np.vstack([weights[:, None] * matrix / scale, prior / scale])
-        b = np.concatenate([weights, np.full(2, PRIOR)])
-        found = lsq_linear(a, b, bounds=(low * scale, high * scale)).x / scale
-        off = np.abs(matrix @ found - 1)
-        weights = np.minimum(1.0, 0.15 / np.maximum(off, 1e-9)) ** 0.5
-    return tuple(float(x) for x in np.clip(found, low, high))
-
-
-def _column(row: Parts, steps: int) -> list[float]:
-    return [1.0, steps, steps * row.ops, steps * row.logits, steps * sum(row.arithmetic_s), steps * row.memory_s]
-
-
-def frame_of(rows: Sequence[Parts], steps: Sequence[int], seconds: Sequence[float], seed: int = 0) -> Frame:
-    """The constants of a loop, with draws from resampled leftovers and its leftovers, widened."""
-    best = solve(rows, steps, seconds)
-    predicted = [framed(row, count, best).total_s for row, count in zip(rows, steps, strict=True)]
-    inside = np.log(np.array(seconds) / np.array(predicted))
-    # Constants that were fitted make leftovers small: they are widened as for so many degrees of freedom.
-    residuals = inside * (len(rows) / max(len(rows) - EFFECTIVE, 1)) ** 0.5
-    rng, draws = np.random.default_rng(seed), []
-    for _ in range(DRAWS):
-        drawn = np.array(predicted) * np.exp(rng.choice(inside, len(inside)))
-        draws.append(solve(rows, steps, drawn.tolist()))
-    return Frame(**dict(zip(TERMS, best, strict=True)), draws=draws, residuals=residuals.tolist())
 
 
 class Raw(NamedTuple):
@@ -208,29 +206,24 @@ def measure(say: Say = lambda line: None, force: bool = False, threads: int | No
     began, threads = time.monotonic(), threads or hosts.cores_allowed()
     raw = Raw(threads, {}, {}, [(1.0, 0.0), (2.0, 0.0)], {}, {}, 0.0)
     with measuring(force), tempfile.TemporaryDirectory(prefix="overhead-") as folder:
+        given = prepared(Path(folder))
         for loop, own in [(loop, own) for own in sorted({threads, 1}, reverse=True) for loop in PROBED]:
             try:
                 with worker(loop, own, raw.versions) as asked:
                     raw = _probe(raw, asked, own)
-                    if own == threads and loop in CALIBRATED:
-                        raw.steps[loop] = small_steps(asked, Path(folder))
+                    for name in PROBED[loop].loops if own == threads else ():
+                        raw.steps[name] = small_steps(asked, name, given)
+                        say(f"{name}: {time.monotonic() - began:.0f} s")
             except WorkerFailed as failure:
                 say(f"no constants of {loop} with {own} threads: {failure.reason}")
             say(f"{loop}, {own} {'thread' if own == 1 else 'threads'}: {time.monotonic() - began:.0f} s")
-        for loop in [name for name in CALIBRATED if name not in PROBED]:
-            try:
-                with worker(loop, threads, raw.versions) as asked:
-                    raw.steps[loop] = small_steps(asked, Path(folder))
-            except WorkerFailed as failure:
-                say(f"no constants of {loop}: {failure.reason}")
-            say(f"{loop}: {time.monotonic() - began:.0f} s")
     return raw._replace(seconds=time.monotonic() - began)
 
 
 def _probe(raw: Raw, asked: Process, threads: int) -> Raw:
     """`raw` with the products and, with all threads, the passes of a worker's framework."""
     loop = asked.contestant.loop
-    for called, (kind, shapes) in PROBED[loop].items():
+    for called, (kind, shapes) in PROBED[loop].products.items():
         if kind == "shape-tuned" and threads != raw.threads:
             continue
         raw.products.setdefault(called, {})[threads] = timed_products(asked, kind, shapes)
@@ -259,8 +252,6 @@ def fitted(raw: Raw, name: str) -> Constants:
     frames = {}
     for loop, epochs in raw.steps.items():
         if CENSUS[loop].library in made.products:
-            below = CENSUS[loop].below_batch or math.inf
-            epochs = [m for m in epochs if m.workload.batch_size < below]
             rows = [parts(CENSUS[loop], m.workload, made, raw.threads) for m in epochs]
-            frames[loop] = frame_of(rows, [m.workload.steps for m in epochs], [m.seconds for m in epochs])
+            frames[loop] = frame_of(rows, [m.workload for m in epochs], [m.seconds for m in epochs])
     return made.model_copy(update={"frames": frames})

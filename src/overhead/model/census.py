@@ -11,6 +11,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from overhead.problem.data import VALIDATION_IMAGES
 from overhead.problem.workload import Workload
 
 FEATURES = ("one", "layers", "hidden")
@@ -33,6 +34,10 @@ class Census(NamedTuple):
     kernels: Counts | None = None  # of a step on a GPU; None where the loop has no GPU form
     launches: Literal["kernel", "step", "none"] = "kernel"  # on a GPU: what the host enqueues once each
     op_by_op: bool = False  # on a GPU: each kernel is also an operator called from Python
+    executed: bool = False  # on a GPU: the framework's executor starts each of `ops`, one by one, on the host
+    waits: bool = False  # on a GPU: the host reads the loss after each step, so that the two clocks take turns
+    fed: bool = False  # on a GPU: each batch is copied from the host
+    validated_images: int = 0  # after an epoch: a forward pass over so many
 
 
 class Product(NamedTuple):
@@ -47,6 +52,7 @@ class Product(NamedTuple):
 _NUMPY = {"one": 9.0, "layers": 8.0, "hidden": 4.0}
 _XLA = {"one": 4.0, "layers": 5.0, "hidden": 2.0}
 _TF = {"one": 8.0, "layers": 10.0, "hidden": 5.0}
+_ACCURACY = 7.0  # operators of the metric: argmax, cast, compare, cast, sum, and two sums kept
 _FUSED = {"one": 3.0, "layers": 4.0, "hidden": 2.0}
 _EPOCH_KERNELS = {"one": 4.0, "layers": 4.0, "hidden": 2.0}
 
@@ -58,16 +64,23 @@ CENSUS: dict[str, Census] = {
     "jax-step": Census("jax-step", "xla", "jax", _XLA, 1.0, 24.0, 12.0, kernels=_FUSED),
     "jax-epoch": Census("jax-epoch", "xla", "jax", _XLA, 1.0, 24.0, 12.0, kernels=_EPOCH_KERNELS, launches="step"),
     "jax-epoch-tuned": Census("jax-epoch", "xla-tuned", "jax", _XLA, 1.0, 24.0, 12.0),
-    "tf-step": Census("tf-step", "tensorflow", "tensorflow", _TF, 1.0, 42.0, 20.0, kernels=_TF),
+    "tf-step": Census("tf-step", "tensorflow", "tensorflow", _TF, 1.0, 42.0, 20.0, kernels=_TF, executed=True),
     "tf-epoch": Census(
         "tf-epoch", "xla-tuned", "jax", _XLA, 1.0, 24.0, 12.0, kernels=_EPOCH_KERNELS, launches="step"
     ),
+    # On a GPU Keras 2, which most published epochs are of, starts operator by operator; Keras 3 may compile them.
     "keras-fit": Census(
-        "keras-fit", "tensorflow", "tensorflow", _TF, 1.0, 42.0, 20.0, input_bytes=8.0, kernels=_FUSED
+        "keras-fit", "tensorflow", "tensorflow", _TF, 1.0, 42.0, 20.0, input_bytes=8.0, kernels=_TF, executed=True,
+        waits=True, fed=True,
+    ),
+    "keras-fit-validated": Census(
+        "keras-fit", "tensorflow", "tensorflow", {**_TF, "one": _TF["one"] + _ACCURACY}, 1.0, 42.0, 20.0,
+        input_bytes=8.0, kernels={**_TF, "one": _TF["one"] + _ACCURACY}, executed=True, waits=True, fed=True,
+        validated_images=VALIDATION_IMAGES,
     ),
     "keras-fit-tuned": Census(
         "keras-fit-tuned", "xla-tuned", "jax", _XLA, 1.0, 24.0, 12.0, input_bytes=8.0,
-        below_batch=512, kernels=_FUSED,  # without XLA above, see loops/keras_.py
+        below_batch=512, kernels=_FUSED, fed=True,  # without XLA above, see loops/keras_.py
     ),
     "cupy": Census("cupy", "gpu", "gpu", _NUMPY, 1.0, 38.0, 20.0, kernels=_NUMPY, op_by_op=True),
     "cupy-graph": Census(

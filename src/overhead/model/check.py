@@ -17,13 +17,15 @@ import numpy as np
 from overhead.machine.alone import measuring
 from overhead.machine.disturbance import Disturbance
 from overhead.measure.process import Process, WorkerFailed
-from overhead.model.calibrate import place, undisturbed_s, worker
+from overhead.model.calibrate import place, save, undisturbed_s, worker
 from overhead.model.census import CALIBRATED, CPU_LOOPS
 from overhead.model.constants import Constants
 from overhead.model.replay import CannotModel, on_cpu
+from overhead.problem import data
 from overhead.problem.workload import Workload
 from overhead.records import record as records
 
+FILE = "advise-check.json"  # beside the constants that it judges
 IMAGES = 4_096  # of an epoch: what a step takes counts, and 48,000 images only make it last longer
 # Batch sizes between those of the calibration, widths 16 to 1,024, one to four layers. None stands in calibrate.py.
 CASES = (
@@ -31,7 +33,7 @@ CASES = (
     ((784, 16, 10), 64), ((784, 1024, 10), 128), ((784, 256, 128, 10), 70), ((784, 64, 64, 64, 10), 20),
     ((784, 512, 256, 10), 512), ((784, 400, 10), 1024), ((784, 50, 50, 10), 180),
 )  # fmt: skip
-ROUNDS = 3
+ROUNDS, REPEATS = 3, 2  # turns of a loop, epochs a turn
 UNSEEN = tuple(loop for loop in CPU_LOOPS if loop not in CALIBRATED)  # predicted from their census alone
 
 Say = Callable[[str], None]
@@ -48,6 +50,7 @@ class Checked(NamedTuple):
     high_s: float
     measured_s: float
     disturbed: tuple[str, ...] = ()  # what else the host did meanwhile
+    ns: tuple[int, ...] = ()  # the epochs of which `measured_s` is the undisturbed time
 
     @property
     def error(self) -> float:
@@ -60,19 +63,20 @@ def workloads() -> list[Workload]:
 
 
 def check(
-    constants: Constants, kept: Path, seconds: float = 600.0, say: Say = lambda line: None, force: bool = False
-) -> list[Checked]:
+    constants: Constants, kept: Path, seconds: float = 600.0, say: Say = lambda line: None, force: bool = False,
+    loops: Sequence[str] = CPU_LOOPS,
+) -> list[Checked]:  # fmt: skip
     """Measure as many cases as `seconds` allow and return all that are in `kept`, a file that later calls go on with.
 
     Each case's loops take turns in shuffled rounds, judged by the headline's estimator. A file of other constants
     starts anew. Raises `Busy` when another measurement holds the host.
     """
-    started, found = time.monotonic(), _read(kept, constants)
+    started, found = time.monotonic(), read(kept, constants)
     waiting = [w for w in workloads() if not any(_same(c, w) for c in found)]
     if not waiting:
         return found
     with measuring(force), tempfile.TemporaryDirectory(prefix="overhead-") as folder, ExitStack() as stack:
-        workers = _workers(constants, stack)
+        workers = _workers(constants, loops, stack)
         disturbance = Disturbance()
         disturbance.start(_own_seconds(workers))
         for workload in waiting:
@@ -86,10 +90,10 @@ def check(
     return found
 
 
-def _workers(constants: Constants, stack: ExitStack) -> dict[str, Process]:
+def _workers(constants: Constants, loops: Sequence[str], stack: ExitStack) -> dict[str, Process]:
     """A process a loop that has constants here, stopped."""
     found = {}
-    for loop in CPU_LOOPS:
+    for loop in loops:
         try:
             on_cpu(loop, Workload(), constants)
             found[loop] = stack.enter_context(worker(loop, constants.threads, {}))
@@ -109,6 +113,7 @@ def _case(workload: Workload, workers: dict[str, Process], constants: Constants,
     for loop in workers:
         with suppress(CannotModel):
             priced[loop] = on_cpu(loop, workload, constants)
+    save(folder, workload, data.for_workload(workload))
     for loop in priced:
         asked = workers[loop]
         place(asked, workload, folder)
@@ -118,13 +123,15 @@ def _case(workload: Workload, workers: dict[str, Process], constants: Constants,
     for _ in range(ROUNDS):
         for loop in shuffle.sample(sorted(priced), len(priced)):
             workers[loop].ask("run", steps=min(20, workload.steps))  # wakes caches and pools
-            samples[loop] += workers[loop].ask("run", steps=workload.steps, repeats=2)["wall_ns"]
+            samples[loop] += workers[loop].ask("run", steps=workload.steps, repeats=REPEATS)["wall_ns"]
             workers[loop].pause()
     found = []
     for loop, ns in samples.items():
         p = priced[loop]
         measured_s = undisturbed_s(ns)
-        found.append(Checked(workload.layers, workload.batch_size, loop, p.epoch_s, p.low_s, p.high_s, measured_s))
+        found.append(
+            Checked(workload.layers, workload.batch_size, loop, p.epoch_s, p.low_s, p.high_s, measured_s, ns=tuple(ns))
+        )
     return found
 
 
@@ -175,12 +182,28 @@ def as_text(found: dict[str, Any]) -> str:
 
 
 WHOLE, MEDIAN, COVERAGE = 40, 0.10, 0.85  # cases; the errors and the coverage at which predictions are to be believed
+NINTH, REGRETS = 0.25, (1.10, 1.25)  # of errors the 90th percentile; of regrets the median and the 95th percentile
+
+
+def shortfalls(found: dict[str, Any]) -> list[str]:
+    """What of a report falls short of what is aimed at, each in words."""
+    aims = {
+        "median error": (found["median_error"], MEDIAN), "90th percentile": (found["p90_error"], NINTH),
+        "median regret": (found["regret"]["median"], REGRETS[0]),
+        "95th percentile of regret": (found["regret"]["p95"], REGRETS[1]),
+    }  # fmt: skip
+    said = [f"{what} {value:.2f} (at most {most:.2f})" for what, (value, most) in aims.items() if value > most]
+    if not COVERAGE <= found["coverage"] <= COVERAGE + 0.10:
+        said.append(f"coverage {found['coverage']:.0%} (85 to 95 %)")
+    if len(found["cases"]) < WHOLE:
+        said.append(f"{len(found['cases'])} epochs (at least {WHOLE})")
+    return said
 
 
 def trust(kept: Path, constants: Constants) -> tuple[bool, str]:
     """Whether the predictions on this host have been held against measured epochs and stood, and a sentence."""
     try:
-        found = _read(kept, constants)
+        found = read(kept, constants)
     except (OSError, ValueError, KeyError, TypeError):
         found = []
     if len(found) < WHOLE:
@@ -199,14 +222,17 @@ def _same(checked: Checked, workload: Workload) -> bool:
     return (checked.layers, checked.batch_size) == (workload.layers, workload.batch_size)
 
 
-def _read(kept: Path, constants: Constants) -> list[Checked]:
+def read(kept: Path, constants: Constants) -> list[Checked]:
+    """What a file keeps of a check of these constants; nothing of others'."""
     if not kept.exists():
         return []
     content = json.loads(kept.read_text(encoding="utf-8"))
     if content.get("constants") != constants.started:
         return []
     return [
-        Checked(**{**case, "layers": tuple(case["layers"]), "disturbed": tuple(case["disturbed"])})
+        Checked(
+            **{**case, "layers": tuple(case["layers"]), "disturbed": tuple(case["disturbed"]), "ns": tuple(case["ns"])}
+        )
         for case in content["cases"]
     ]
 

@@ -14,12 +14,12 @@ from overhead.machine import host as hosts
 from overhead.model import advise as advising
 from overhead.model import constants as keeping
 from overhead.model.census import CENSUS, CPU_LOOPS
-from overhead.model.gpus import GPUS, preset
+from overhead.model.gpus import CONSTANTS as GPU_CONSTANTS
+from overhead.model.gpus import GPUS, changed, preset
 from overhead.model.replay import CannotModel
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 
 UNTRIED_GPU = "The GPU is modelled from published figures, and no prediction for one has been held against a GPU here."
-CHECKED_FILE = "advise-check.json"  # beside the constants that it judges
 results_option = click.option(
     "--results", type=click.Path(path_type=Path), help="Results folder (default: OVERHEAD_RESULTS, else ./results)."
 )
@@ -40,7 +40,7 @@ def _say(line: str) -> None:
 @results_option
 @click.option("--json", "as_json", is_flag=True, help="Print the constants.")
 def calibrate(host: str, threads: int | None, force: bool, results: Path | None, as_json: bool) -> None:
-    """Measure what calls, operators, products and passes cost on this host: about two minutes with all frameworks.
+    """Measure what calls, operators, products and passes cost on this host: a minute or so with all frameworks.
 
     Example: overhead calibrate
     """
@@ -87,6 +87,8 @@ def _layers(_: click.Context, __: click.Parameter, text: str) -> tuple[int, ...]
 @click.option("--images", default=TRAINING_IMAGES, show_default=True, help="Training images of an epoch.")
 @click.option("--loop", default=advising.DEFAULT_LOOP, show_default=True, help="The loop that you have.")
 @click.option("--gpu", "gpu_name", help=f"A modelled GPU: {', '.join(g.name for g in GPUS)}.")
+@click.option("--gpu-constant", "gpu_constants", multiple=True, metavar="NAME=VALUE",
+              help=f"Another constant of the modelled GPU: {', '.join(GPU_CONSTANTS)}. May be repeated.")  # fmt: skip
 @click.option("--on", "whose", type=click.Choice(["this", "rented"]), default="this", show_default=True,
               help="Whose host drives a modelled GPU: this one, or one as slow as those of the atlas.")  # fmt: skip
 @click.option("--host", default="local", show_default=True, help="Whose constants: a folder under results.")
@@ -98,26 +100,28 @@ def _layers(_: click.Context, __: click.Parameter, text: str) -> tuple[int, ...]
 @results_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def advise(
-    layers: tuple[int, ...], batch_size: int, images: int, loop: str, gpu_name: str | None, whose: str, host: str,
-    trying: bool, checking: bool, published: bool, seconds: float, force: bool, results: Path | None, as_json: bool,
+    layers: tuple[int, ...], batch_size: int, images: int, loop: str, gpu_name: str | None,
+    gpu_constants: tuple[str, ...], whose: str, host: str, trying: bool, checking: bool, published: bool,
+    seconds: float, force: bool, results: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Predict an epoch of a dense network by loop and device, and say what would help.
 
     Example: overhead advise --layers 784,128,10 --batch-size 32 --gpu "Quadro RTX 5000"
     """
     from overhead.model import atlas
-    from overhead.model.check import trust
+    from overhead.model.check import FILE, trust
 
     folder = results_folder(results)
     try:
         workload = Workload(layers=layers, batch_size=batch_size, images=images)
         gpu = preset(gpu_name) if gpu_name is not None else None
+        gpu = changed(gpu, gpu_constants) if gpu_constants else gpu
         if loop not in CPU_LOOPS:
             known = "no census of it" if loop not in CENSUS else "it runs on GPUs only"
             raise ValueError(f"--loop must be one of {', '.join(CPU_LOOPS)}, got {loop!r} ({known})")
         constants = keeping.read(folder, host, hosts.facts())
         if checking:
-            _check(constants, folder / host / CHECKED_FILE, seconds, force, as_json)
+            _check(constants, folder / host / FILE, seconds, force, as_json)
             return
         if published:
             report = atlas.report(constants)
@@ -125,7 +129,7 @@ def advise(
             return
         factor = atlas.rented_factor(constants) if whose == "rented" else 1.0
         found = advising.advise(workload, constants, loop, gpu, factor)
-        found["checked"], found["trust"] = trust(folder / host / CHECKED_FILE, constants)
+        found["checked"], found["trust"] = trust(folder / host / FILE, constants)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

@@ -28,7 +28,8 @@ class NoConstants(ValueError):
 class Frame(BaseModel, frozen=True, extra="forbid"):
     """What a loop pays besides its products and passes, from its own steps at sizes made for it.
 
-    `draws` are the same constants from resampled steps; `residuals` log(measured / predicted) of those steps.
+    `draws` are the same constants from resampled steps. `at` and `weights`: what the sum leaves over at those steps,
+    smoothed (`kriging`). `residuals`: log(measured / predicted) of each step by constants that never saw it.
     """
 
     epoch_s: NotNegative  # an epoch
@@ -39,6 +40,9 @@ class Frame(BaseModel, frozen=True, extra="forbid"):
     memory_factor: NotNegative  # passes in the step over passes by themselves
     draws: Annotated[list[tuple[float, float, float, float, float, float]], Field(min_length=1)]
     residuals: Annotated[list[float], Field(min_length=1)]
+    at: list[tuple[float, float, float]] = []
+    weights: list[float] = []
+    timed: list[tuple[tuple[int, ...], int, int, Positive]] = []  # layers, batch size, images, seconds an epoch
 
 
 class Library(BaseModel, frozen=True, extra="forbid"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 
 class Given(NamedTuple):
@@ -93,3 +95,33 @@ def preset(name: str) -> Gpu:
         hint = f"; did you mean {known[near[0]].name}?" if near else ""
         raise ValueError(f"--gpu must be one of {', '.join(g.name for g in GPUS)}, got {name!r}{hint}")
     return found
+
+
+YOURS = "your GPU"
+NEEDED = ("flops_per_s", "bytes_per_s")
+CONSTANTS = tuple(GPUS[0].given)
+
+
+def changed(base: Gpu | None, given: Sequence[str]) -> Gpu:
+    """`base` with other constants, each as "NAME=VALUE"; without one, a GPU of these and, for the rest, of T4's.
+
+    Raises `ValueError` naming the constant for one that is none, for a value that is no number above 0, and without a
+    base where one of `NEEDED` is missing.
+    """
+    values: dict[str, float] = {}
+    for text in given:
+        name, _, number = text.partition("=")
+        if name not in CONSTANTS:
+            raise ValueError(f"--gpu-constant must be one of {', '.join(CONSTANTS)} with =VALUE, got {text!r}")
+        try:
+            values[name] = float(number)
+        except ValueError:
+            values[name] = math.nan
+        if not 0 < values[name] < math.inf:
+            raise ValueError(f"--gpu-constant {name} must be a number above 0, got {number!r}")
+    if base is None and (missing := [name for name in NEEDED if name not in values]):
+        raise ValueError(f"--gpu-constant needs {', '.join(missing)} where no --gpu is named, got {', '.join(values)}")
+    of = base or preset("T4")
+    told = {name: Given(value, "given as an option", "now") for name, value in values.items()}
+    fields: dict[str, Any] = {"name": of.name if base else YOURS, "given": {**of.given, **told}, **values}
+    return of._replace(**fields)

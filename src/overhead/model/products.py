@@ -9,6 +9,7 @@ neighbours' leftovers (`correction`), as in kriging with a nugget.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 from scipy.optimize import least_squares
+
+from overhead.model import kriging
 
 Floats = NDArray[np.float64]
 
@@ -70,11 +73,7 @@ def formula(fit: Fit, m: Any, n: Any, k: Any) -> Any:
 
 def correction(fit: Fit, m: float, n: float, k: float) -> float:
     """The factor that the neighbours' leftovers give; 1 far from everything that was timed."""
-    if not fit.at:
-        return 1.0
-    distance = np.asarray(fit.at) - np.log2([m, n, k])
-    nearness = np.exp(-0.5 * (distance**2).sum(axis=1) / REACH**2)
-    return float(np.exp(nearness @ np.asarray(fit.weights)))
+    return kriging.factor(fit.at, fit.weights, (math.log2(m), math.log2(n), math.log2(k)), REACH)
 
 
 def seconds(fit: Fit, m: float, n: float, k: float) -> float:
@@ -112,8 +111,7 @@ def fit_layout(timed: Sequence[Timed], threads: int, like: Fit | None = None) ->
     fit = made(*best[1:])
     at = np.log2(np.stack([m, n, k], axis=1))
     left = np.log(t / formula(fit, m, n, k))
-    gaps = ((at[:, None] - at[None]) ** 2).sum(axis=2)
-    weights = np.linalg.solve(np.exp(-0.5 * gaps / REACH**2) + NUGGET * np.eye(len(t)), left)
+    weights = kriging.weights(at, left, REACH, NUGGET)
     return Fit(**{**dict(fit), "at": at.tolist(), "weights": weights.tolist()})
 
 

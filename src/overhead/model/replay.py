@@ -14,13 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from overhead.model import kriging
 from overhead.model.census import CENSUS, Census, count, products
-from overhead.model.constants import TERMS, Constants, Curve, Frame
+from overhead.model.constants import TERMS, Constants, Curve, Frame, Library
 from overhead.model.gpus import Gpu
 from overhead.model.products import correction, formula
 from overhead.problem.workload import Workload
 
 DRAWS = 64
+REACH = 2.0  # of what is left over of steps: doublings of the batch size or of the parameters
+A_LAYER = 1.5  # that another layer is away, in such doublings
 CUPY = "cupy"  # runs on GPUs only: its host costs are published ones
 WORD_BYTES = 4
 BUDGET = ("dispatch_s", "arithmetic_s", "memory_s", "copy_s", "wait_s")
@@ -82,27 +85,56 @@ def parts(census: Census, workload: Workload, constants: Constants, threads: int
     if library is None or census.framework not in constants.passes:
         had = ", ".join(constants.products.get(census.library, {})) or "none"
         raise CannotModel(f"{census.library} must be calibrated with {threads} threads, has {had}")
-    arithmetic = []
-    for layout, m, n, k in products(workload):
-        fit = library.fits[layout]
-        by_formula = float(formula(fit, float(m), float(n), float(k))) - fit.a_s
-        arithmetic.append(by_formula * correction(fit, m, n, k))
+    arithmetic = [_product_s(library, *product) for product in products(workload)]
     passes, memory = constants.passes[census.framework], 0.0
     for inputs, outputs in pairwise(workload.layers):
         memory += census.parameter_bytes * inputs * outputs * at(passes, WORD_BYTES * inputs * outputs)
         if census.fresh:
             memory += WORD_BYTES * inputs * outputs * at(constants.fresh, WORD_BYTES * inputs * outputs)
-    for width in workload.layers[1:-1]:
-        elements = workload.batch_size * width
-        memory += census.activation_bytes * elements * at(passes, WORD_BYTES * elements)
-        if census.fresh:
+    memory += _activations_s(census, workload, constants, census.activation_bytes)
+    if census.fresh:
+        for width in workload.layers[1:-1]:
+            elements = workload.batch_size * width
             memory += 5 * WORD_BYTES * elements * at(constants.fresh, WORD_BYTES * elements)
-    inputs = workload.batch_size * workload.layers[0]
-    memory += census.input_bytes * inputs * passes[-1][1]
-    if WORD_BYTES * workload.images * workload.layers[0] > constants.far_bytes:
-        memory += workload.batch_bytes * passes[-1][1]
+    memory += _images_s(census, workload, constants)
     logits = census.logits * workload.batch_size * workload.layers[-1]
     return Parts(count(census.ops, workload), logits, tuple(arithmetic), memory)
+
+
+def forward(census: Census, workload: Workload, constants: Constants, threads: int) -> Parts:
+    """A step that validates: the forward products alone, and a third of operators and passes."""
+    library = constants.products[census.library][str(threads)]
+    arithmetic = [_product_s(library, *product) for product in products(workload) if product.layout == "nn"]
+    memory = _activations_s(census, workload, constants, census.activation_bytes / 3)
+    memory += _images_s(census, workload, constants)
+    logits = census.logits * workload.batch_size * workload.layers[-1] / 3
+    return Parts(count(census.ops, workload) / 3, logits, tuple(arithmetic), memory)
+
+
+def validating_steps(census: Census, workload: Workload) -> int:
+    return math.ceil(census.validated_images / workload.batch_size)
+
+
+def _product_s(library: Library, layout: str, m: int, n: int, k: int) -> float:
+    fit = library.fits[layout]
+    return (float(formula(fit, float(m), float(n), float(k))) - fit.a_s) * correction(fit, m, n, k)
+
+
+def _activations_s(census: Census, workload: Workload, constants: Constants, each_bytes: float) -> float:
+    passes, found = constants.passes[census.framework], 0.0
+    for width in workload.layers[1:-1]:
+        elements = workload.batch_size * width
+        found += each_bytes * elements * at(passes, WORD_BYTES * elements)
+    return found
+
+
+def _images_s(census: Census, workload: Workload, constants: Constants) -> float:
+    """To gather a batch where the loop does, and to read it from memory where the epoch does not fit a cache."""
+    slowest = constants.passes[census.framework][-1][1]
+    found = census.input_bytes * workload.batch_size * workload.layers[0] * slowest
+    if WORD_BYTES * workload.images * workload.layers[0] > constants.far_bytes:
+        found += workload.batch_bytes * slowest
+    return found
 
 
 def framed(found: Parts, steps: int, frame: Sequence[float], factors: Sequence[float] | None = None) -> Terms:
@@ -122,8 +154,10 @@ def constants_of(frame: Frame) -> tuple[float, ...]:
     return tuple(getattr(frame, name) for name in TERMS)
 
 
-def on_cpu(loop: str, workload: Workload, constants: Constants, threads: int | None = None) -> Prediction:
-    """An epoch of `loop` on the host of `constants`.
+def on_cpu(
+    loop: str, workload: Workload, constants: Constants, threads: int | None = None, draws: int = DRAWS
+) -> Prediction:
+    """An epoch of `loop` on the host of `constants`; without draws, with no interval.
 
     Raises `CannotModel` for a loop without a census, or one whose framework was not there to be calibrated.
     """
@@ -135,18 +169,38 @@ def on_cpu(loop: str, workload: Workload, constants: Constants, threads: int | N
     threads = threads or constants.threads
     if frame is None:
         raise CannotModel(f"{loop} was not calibrated on {constants.name} (calibrated: {', '.join(constants.frames)})")
-    found = parts(census, workload, constants, threads)
-    left = constants.products[census.library][str(threads)].residuals
-    draws = []
-    for i in range(DRAWS):
-        factors = [math.exp(left[(i * 7 + j * 11) % len(left)]) for j in range(len(found.arithmetic_s))]
-        terms = framed(found, workload.steps, frame.draws[i % len(frame.draws)], factors)
-        draws.append(terms.total_s * math.exp(frame.residuals[(i * 5) % len(frame.residuals)]))
-    terms = framed(found, workload.steps, constants_of(frame))
-    return _with_interval(loop, "cpu", False, terms, draws)
+    if census.validated_images and not workload.is_mnist:
+        raise CannotModel(f"{loop} needs images that validate, got layers {workload.layers} of no data set")
+    found = [(parts(census, workload, constants, threads), workload.steps)]
+    if census.validated_images:
+        found.append((forward(census, workload, constants, threads), validating_steps(census, workload)))
+    smoothed = kriging.factor(frame.at, frame.weights, place_of(workload), REACH)
+
+    def summed(constants: Sequence[float], left: Sequence[float], i: int) -> Terms:
+        total = Terms(0.0, 0.0, 0.0, 0.0, 0.0)
+        for of, steps in found:
+            factors = [math.exp(left[(i * 7 + j * 11) % len(left)]) for j in range(len(of.arithmetic_s))]
+            total = Terms(*map(sum, zip(total, framed(of, steps, constants, factors), strict=True)))
+        return Terms(*[smoothed * s for s in total])
+
+    terms = summed(constants_of(frame), (0.0,), 0)
+    left, drawn = constants.products[census.library][str(threads)].residuals, []
+    for i in range(draws):
+        off = math.log(summed(frame.draws[i % len(frame.draws)], left, i).total_s / terms.total_s)
+        off += frame.residuals[(i * 5) % len(frame.residuals)]
+        drawn.append(terms.total_s * math.exp(off))
+    return _with_interval(loop, "cpu", False, terms, drawn)
 
 
-def on_gpu(loop: str, workload: Workload, constants: Constants, gpu: Gpu, host_factor: float = 1.0) -> Prediction:
+def place_of(workload: Workload) -> tuple[float, float, float]:
+    """Where a step lies among others, in doublings, for what is left over of it."""
+    layers = len(workload.layers) - 1
+    return math.log2(workload.batch_size), math.log2(workload.parameters), A_LAYER * layers
+
+
+def on_gpu(
+    loop: str, workload: Workload, constants: Constants, gpu: Gpu, host_factor: float = 1.0, draws: int = DRAWS
+) -> Prediction:
     """An epoch of `loop` on a GPU that is not here, its host that of `constants` and `host_factor` times as slow.
 
     Raises `CannotModel` for a loop without a GPU form, or one whose frame was not calibrated.
@@ -161,13 +215,13 @@ def on_gpu(loop: str, workload: Workload, constants: Constants, gpu: Gpu, host_f
     def terms(draw: Sequence[float] | None, launch: float, arithmetic: float) -> Terms:
         return _gpu_terms(census, workload, gpu, draw, host_factor, launch, arithmetic)
 
-    draws = []
-    for i in range(DRAWS):
+    drawn = []
+    for i in range(draws):
         draw = frame.draws[i % len(frame.draws)] if frame else None
         spread = math.log(1 + gpu.uncertainty)
         z, w = SPREAD[i % len(SPREAD)], SPREAD[(i * 5 + 3) % len(SPREAD)]
-        draws.append(terms(draw, math.exp(spread * z), math.exp(spread * w)).total_s)
-    return _with_interval(loop, "gpu", True, terms(constants_of(frame) if frame else None, 1.0, 1.0), draws)
+        drawn.append(terms(draw, math.exp(spread * z), math.exp(spread * w)).total_s)
+    return _with_interval(loop, "gpu", True, terms(constants_of(frame) if frame else None, 1.0, 1.0), drawn)
 
 
 # Quantiles of the normal distribution at the middles of eight equal parts, in an order without trend.
@@ -194,20 +248,25 @@ def _gpu_terms(
     kernels, gaps_s, products_s, bytes_s = device_step(census, workload, gpu)
     device_s = [launch * gaps_s, arithmetic * products_s, arithmetic * bytes_s]
     enqueued = {"kernel": kernels, "step": 1.0, "none": 0.0}[census.launches]
-    epoch_s, call_s = (frame[0], frame[1]) if frame else (0.0, 0.0)
-    host_s = host_factor * call_s + launch * enqueued * gpu.launch_s
+    epoch_s, call_s, op_s = (frame[0], frame[1], frame[2]) if frame else (0.0, 0.0, 0.0)
+    call_s, inside_s = host_factor * call_s, launch * enqueued * gpu.launch_s
+    if census.executed:
+        inside_s += host_factor * op_s * count(census.ops, workload)
     if census.op_by_op:
-        host_s += host_factor * kernels * gpu.python_op_s
-    copy_s = workload.batch_bytes / gpu.copy_bytes_per_s + gpu.copy_s if census.frame == "keras-fit" else 0.0
-    steps, busy = workload.steps, sum(device_s)
-    wait_s = steps * max(0.0, busy - host_s) * device_s[0] / busy  # the device's own gaps, where they last longer
-    shown = steps * max(0.0, busy - host_s)
+        inside_s += host_factor * kernels * gpu.python_op_s
+    copy_s = workload.batch_bytes / gpu.copy_bytes_per_s + gpu.copy_s if census.fed else 0.0
+    # A step that validates is called and fed like one that trains, and asks for a third of it.
+    steps, checks = workload.steps, validating_steps(census, workload)
+    busy, epochs = sum(device_s), 2.0 if checks else 1.0
+    shown = (steps + checks / 3) * (busy if census.waits else max(0.0, busy - call_s - inside_s))
+    # The device's own gaps, where they last longer than the host; and each wait, where the loss is read.
+    waits = steps + checks if census.waits else 1.0
     return Terms(
-        host_factor * epoch_s + steps * host_s,
+        host_factor * epochs * epoch_s + (steps + checks) * call_s + (steps + checks / 3) * inside_s,
         shown * device_s[1] / busy,
         shown * device_s[2] / busy,
-        steps * copy_s,
-        wait_s + launch * gpu.synchronise_s,
+        (steps + checks) * copy_s,
+        shown * device_s[0] / busy + launch * gpu.synchronise_s * waits,
     )
 
 
@@ -232,7 +291,7 @@ def census_of(loop: str) -> Census:
 
 
 def _with_interval(loop: str, device: str, modelled: bool, terms: Terms, draws: Sequence[float]) -> Prediction:
-    ordered = sorted(draws)
+    ordered = sorted(draws) or [terms.total_s]
     reach = round(0.05 * (len(ordered) - 1))
     low, high = min(ordered[reach], terms.total_s), max(ordered[-1 - reach], terms.total_s)
     return Prediction(loop, device, modelled, terms, low, high, tuple(draws))

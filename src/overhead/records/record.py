@@ -25,7 +25,7 @@ Status = Literal["ok", "declined", "failed", "disagrees", "diverged"]
 KEPT_WHERE_SET = (
     "preset", "pools", "kernels", "busy_threads", "cores_allowed", "placed_s", "import_s", "timer", "host_state",
     "census", "page_faults", "probe", "part", "models", "beside", "cost", "tool", "notes", "profile", "timeline",
-    "diagnosis",
+    "diagnosis", "model",
 )  # fields that few records have: a line holds them only where they are set  # fmt: skip
 
 
@@ -124,6 +124,7 @@ class Record(BaseModel):
     notes: list[str] = []  # on the profile
     profile: dict[str, Any] | None = None
     timeline: dict[str, list[Any]] | None = None
+    model: dict[str, Any] | None = None  # the constants that predictions are made with
     diagnosis: dict[str, Any] | None = None  # what `overhead diagnose --json` prints of the loop
 
     @model_validator(mode="before")

@@ -16,38 +16,45 @@ from overhead.loops.jax_ import WITHOUT_YNNPACK
 from overhead.measure.probes import Probe
 from overhead.measure.probes.jax_ import held, onto
 from overhead.measure.probes.numpy_ import uniform
-from overhead.measure.probes.numpy_shapes import PASS_BYTES, product_probe, ring
+from overhead.measure.probes.numpy_shapes import PASS_BYTES, product_probe
 from overhead.problem.workload import Workload
 
 PASSES = 16  # of one call
+PRODUCTS = 32  # of one call, and fewer where they are long: so many FLOPs suffice
+ENOUGH_FLOPS = 1e8
 
 
-def scanned(product: Callable[[Any, Any], Any], other: Any, ring: Any, options: dict[str, str]) -> Callable[[], Any]:
-    """A compiled call of `product(one of the ring, other)` for all of the ring, one after another."""
+def chained(product: Callable[[Any, Any], Any], x: Any, other: Any, times: int, options: dict[str, str]) -> Any:
+    """A compiled call of `product(x, other)`, `times` times, none of which can be left out or moved out of the loop:
+    each puts a number into `other`, in place. Nothing is copied, so that the product is timed and nothing else."""
 
-    def run(other: Any, ring: Any) -> Any:
-        first = jnp.zeros_like(product(ring[0], other))
-        return lax.scan(lambda _, one: (product(one, other), None), first, ring)[0]
+    def run(x: Any, other: Any) -> Any:
+        def body(_: Any, state: Any) -> Any:
+            made = product(x, state[0])
+            return state[0].at[0, 0].add(made[0, 0] * 1e-30), made
+
+        nothing = jnp.zeros(jax.eval_shape(product, x, other).shape, x.dtype)
+        return lax.fori_loop(0, times, body, (other, nothing))
 
     compiled = jax.jit(run, compiler_options=options) if options else jax.jit(run)
-    return partial(compiled, other, ring)
+    return partial(compiled, x, other)
 
 
 def shapes(device: str, workload: Workload, options: dict[str, str] | None = None) -> list[Probe]:
-    """The three products of one layer; a call goes round the ring, so its FLOPs are those of all its products."""
+    """The three products of one layer, hot; a call is many of them, so its FLOPs are those of all."""
     put, batch, (inputs, outputs) = onto(device), workload.batch_size, workload.layers
-    w, d = put(uniform(inputs, outputs)), put(uniform(batch, outputs))
-    xs, ds = put(np.stack(ring(batch, inputs))), put(np.stack(ring(batch, outputs)))
+    w, d, x = put(uniform(inputs, outputs)), put(uniform(batch, outputs)), put(uniform(batch, inputs))
     made = [
-        ("nn", (batch, outputs, inputs), lambda x, w: x @ w, w, xs),
-        ("tn", (inputs, outputs, batch), lambda x, d: x.T @ d, d, xs),
-        ("nt", (batch, inputs, outputs), lambda d, w: d @ w.T, w, ds),
+        ("nn", (batch, outputs, inputs), lambda x, w: x @ w, x, w),
+        ("tn", (inputs, outputs, batch), lambda x, d: x.T @ d, x, d),
+        ("nt", (batch, inputs, outputs), lambda d, w: d @ w.T, d, w),
     ]
+    times = int(min(PRODUCTS, max(2, ENOUGH_FLOPS // (2 * batch * inputs * outputs))))
     found = []
-    for name, shape, product, other, many in made:
-        call, wait = held(scanned(product, other, many, options or {}))
+    for name, shape, product, one, other in made:
+        call, wait = held(chained(product, one, other, times, options or {}))
         probe = product_probe(name, shape, call, wait=wait)
-        found.append(probe._replace(flops=len(many) * probe.flops, bytes=len(many) * probe.bytes))
+        found.append(probe._replace(flops=times * probe.flops, bytes=times * probe.bytes))
     return found
 
 
