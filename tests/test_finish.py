@@ -70,3 +70,11 @@ def test_icons_that_no_page_names_are_left_out_and_aliases_keep_theirs(tmp_path:
     assert "house:" in left
     assert "x:" not in left
     assert "0:[" not in left
+
+
+def test_a_table_that_scrolls_is_a_named_region_for_the_keyboard() -> None:
+    table = '<div class="overhead-table"><table><caption>Median &amp; more</caption></table></div>'
+
+    made = finish.finished(page(table), HOME, {})
+
+    assert '<div class="overhead-table" tabindex="0" role="region" aria-label="Median &amp; more"><table>' in made

@@ -14,6 +14,7 @@ NAMED = re.compile(r"fa-([a-z0-9-]+)")
 SWITCHER = re.compile(r'<div class="overhead-hosts docutils">\s*(<p>.*?</p>)\s*</div>', re.S)
 NEIGHBOUR = re.compile(r'<a class="(?:left-prev|right-next)"\s+href="([^"]+)".*?</a>', re.S)
 RELATION = re.compile(r'<link rel="(?:next|prev)" title="[^"]*" href="([^"]+)" />')
+TABLE = re.compile(r'<div class="overhead-table">(?=<table>(?:<caption>(.*?)</caption>)?)', re.S)
 FIRST_WORDS = re.compile(r"<p>(.*?)</p>", re.S)
 LONGEST = 160  # characters of a description
 
@@ -32,11 +33,18 @@ def finished(text: str, page: Path, slots: Mapping[str, str]) -> str:
     for name, markup in slots.items():
         text = re.sub(rf'<div class="{name} docutils">.*?</div>', lambda _, markup=markup: markup, text, flags=re.S)
     text = SWITCHER.sub(r'<nav class="overhead-hosts" aria-label="This chapter on other hosts">\1</nav>', text)
+    text = TABLE.sub(_reachable, text)
     if len(page.parts) == 3 and page.parts[0] == "results":
         # The chapter after a host's last one would be another host's first.
         for pattern in (NEIGHBOUR, RELATION):
             text = pattern.sub(lambda found: found[0] if _of_the_host(page, unescape(found[1])) else "", text)
     return _described(text)
+
+
+def _reachable(found: re.Match[str]) -> str:
+    """A table's box, which scrolls sideways, as a region that the keyboard reaches."""
+    words = " ".join(unescape(re.sub(r"<[^>]+>", "", found[1] or "")).split())[:80]
+    return f'<div class="overhead-table" tabindex="0" role="region" aria-label="{escape(words or "table")}">'
 
 
 def _of_the_host(page: Path, address: str) -> bool:
