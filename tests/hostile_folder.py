@@ -131,7 +131,10 @@ def refused(results: Path, secret: Path) -> None:
     no_cells.write_text(
         json.dumps({"metadata": {"overhead": {"records_sha256": execute.checksum(no_cells.with_suffix(".jsonl"))}}})
     )
-    host("renamed").rename(results / "renamed-by-hand")
+    mixed = sweep(host="mixed")
+    write_host(results, "mixed", [mixed[0].model_copy(update={"host": "another"}), *mixed[1:]])
+    named = [record.model_copy(update={"host": f"<b>{MARKUP}"}) for record in sweep()]
+    write_host(results, "markup-for-a-name", named)
     host("traversal").rename(results / "..box")
     (results / "linked-host").symlink_to(results / "cores")
 
@@ -157,6 +160,7 @@ REASONS = {
     "long-line": r"05-batch-sweep\.jsonl: must be at most 2000000 bytes",
     "twice": r"05-batch-sweep\.jsonl: line 8 is there twice",
     "no-cells": r"the notebook has no cells",
-    "renamed-by-hand": r"host is 'renamed', the folder is 'renamed-by-hand'",
+    "mixed": r"host must be one name in the whole file, 'another', got 'mixed'",
+    "markup-for-a-name": r"line 1: host must be a name of letters, digits, .*, got '<b>",
     "linked-host": r"is a symbolic link",
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 import pytest
 
@@ -65,6 +67,66 @@ def test_a_page_opens_from_the_disk_and_fits_a_telephone(browser: chromium.Chrom
     assert narrow["overflow"] <= 0
     assert narrow["without_alt"] == []
     assert narrow["title"]
+
+
+FIRST = """(() => {
+  const walker = document.createTreeWalker(document.querySelector('article'), NodeFilter.SHOW_TEXT);
+  let text = '';
+  while (walker.nextNode()) {
+    const range = document.createRange();
+    range.selectNodeContents(walker.currentNode);
+    const box = range.getBoundingClientRect();
+    if (box.height > 0 && box.bottom <= 700) text += walker.currentNode.data + ' ';
+  }
+  return text;
+})()"""
+
+
+def test_the_first_screen_answers_who_wins_on_which_host_and_by_how_much(
+    browser: chromium.Chromium, html: Path
+) -> None:
+    text = " ".join(browser.open(html / "book" / "intro.html", FIRST).answer.split())
+
+    assert GPU_HOST in text
+    assert re.search(r"(CPU|GPU) ?wins", text)
+    assert re.search(r"\d+(\.\d+)? \[\d+(\.\d+)?, \d+(\.\d+)?\] times", text)
+
+
+def test_stable_anchors_of_the_front_page_are_there(browser: chromium.Chromium, html: Path) -> None:
+    ids = browser.open(html / "book" / "intro.html", "[...document.querySelectorAll('[id]')].map(e => e.id)").answer
+
+    assert {"why", "what-to-do", "price-list"} <= set(ids)
+
+
+SWITCH = """(() => {
+  const links = [...document.querySelectorAll('nav.overhead-hosts a')];
+  const first = links[0];
+  first.focus();
+  return {name: document.querySelector('nav.overhead-hosts').getAttribute('aria-label'), to: first.getAttribute('href'),
+          focused: document.activeElement === first, tabbed: first.tabIndex};
+})()"""
+
+
+def test_the_host_switcher_is_reached_by_keyboard_and_leads_to_the_same_chapter(
+    browser: chromium.Chromium, html: Path
+) -> None:
+    found = browser.open(html / f"{CHAPTERS[0]}.html", SWITCH).answer
+
+    assert found["focused"]
+    assert found["tabbed"] == 0
+    assert found["name"] == "This chapter on other hosts"
+    assert (html / CHAPTERS[0]).parent.joinpath(found["to"]).resolve() == (html / f"{CHAPTERS[1]}.html").resolve()
+
+
+def test_a_page_with_all_that_it_loads_weighs_at_most_a_megabyte_and_a_half(
+    browser: chromium.Chromium, html: Path
+) -> None:
+    for page in (*PROSE, *CHAPTERS):
+        asked = browser.open(html / f"{page}.html").requests
+        files = {Path(unquote(urlparse(address).path)) for address in asked if address.startswith("file:")}
+
+        limit = 2e6 if page == "book/loops" else 1.5e6  # all loops' code stands on one page
+        assert sum(path.stat().st_size for path in files) <= limit, page
 
 
 @pytest.mark.parametrize("page", CHAPTERS)

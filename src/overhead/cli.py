@@ -65,6 +65,7 @@ LATER = {
     "lab": Later("overhead.lab.command", "Exercises on a simulated GPU, for those who have none."),
     "diagnose": Later("overhead.diagnose.command", "What limits a training step of yours, shown by changing it."),
     "calibrate": Later("overhead.model.command", "Measure what `advise` predicts from: the constants of this host."),
+    "compare": Later("overhead.book.compare", "Two hosts: ratios, time over floor, what differs, what cannot be said."),
     "profile": Later("overhead.profiles.command", "What a profile of nsys or JAX says, as three different times."),
     "self-check": Later("overhead.harness.command", "Measure the harness itself: each property passes or fails."),
     "status": Later("overhead.book.status", "Every page: when, how, stale or not, and which claims hold."),

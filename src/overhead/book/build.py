@@ -17,14 +17,16 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from overhead.book import calculator, fragments, ledger, pages, policy
+from overhead.book import calculator, comparison, finish, fragments, front, ledger, pages, policy, status
 from overhead.book import folder as folders
+from overhead.book import hosts as host_pages
 from overhead.book.folder import FolderError
 from overhead.chapters.provenance import checkout
 
 PARTS_BEFORE = {"The question": ["book/intro", "book/article", "book/method", "book/ledger"]}
 PARTS_AFTER = {
     "In class": ["book/workshop/plan", "book/workshop/questions"],
+    "Hosts": ["book/hosts", "book/compare", "book/status"],
     "Reference": ["book/loops", "book/glossary", "book/reproduce", "book/references"],
 }
 PROSE = [page for parts in (PARTS_BEFORE, PARTS_AFTER) for pages in parts.values() for page in pages]
@@ -66,9 +68,10 @@ def build(results: Path, out: Path, say: Callable[[str], None] = lambda line: No
         source = out / "source"
         shutil.rmtree(source, ignore_errors=True)
         shutil.rmtree(out / "build", ignore_errors=True)
-        assemble(root, results, found, source)
+        slots = assemble(root, results, found, source)
         html = _jupyter_book(source, out / "build")
         calculator.on_pages(html, {host: source / "results" / host for host in found.hosts})
+        finish.finish(html, slots)
         policy.set_policies(html, {f"results/{host}/{c}" for host, made in found.hosts.items() for c in made})
         check(found.hosts, html)
         shutil.rmtree(out / "old", ignore_errors=True)
@@ -164,14 +167,18 @@ def page_of(root: Path, host: Path, chapter: str) -> dict[str, Any]:
     return pages.page(root, host, chapter)
 
 
-def assemble(root: Path, results: Path, found: Survey, source: Path) -> None:
-    """Put the book's source together: prose, generated fragments, and a page for every host's chapter."""
+def assemble(root: Path, results: Path, found: Survey, source: Path) -> dict[str, str]:
+    """Put the book's source together: prose, generated fragments, and a page for every host's chapter.
+
+    Returns what is to be put into marked places once the pages are built.
+    """
     shutil.copytree(root / "book", source / "book")
     shutil.copytree(root / "book" / "_static", source / "_static", dirs_exist_ok=True)
     shutil.copy(root / "_config.yml", source / "_config.yml")
     _write(source / "docutils.conf", DOCUTILS)
     hosts = {host: list(made) for host, made in found.hosts.items()}
     for host, made in found.hosts.items():
+        took = status.seconds_of(results / host)
         _write(source / "results" / host / "host.json", folders.read_text(results / host / "host.json"))
         for chapter, page in made.items():
             read = folders.read_records(results / host, chapter)
@@ -180,27 +187,38 @@ def assemble(root: Path, results: Path, found: Survey, source: Path) -> None:
             others = [other for other in hosts if other != host and chapter in hosts[other]]
             last = {"cell_type": "markdown", "id": "provenance", "metadata": {}}
             last["source"] = fragments.provenance(read, chapter, others)
-            first, *rest = page["cells"]
+            words = host_pages.made_by(host, chapter, page, read, took.get(chapter))
+            first, *rest = host_pages.with_command(page["cells"], words)
+            block = host_pages.switcher(host, chapter, hosts)
+            first = {**first, "source": host_pages.under_title("".join(first["source"]), block, host)}
             note = fragments.stale_note(read)
             top = [{"cell_type": "markdown", "id": "stale", "metadata": {}, "source": note}] if note else []
             text = json.dumps({**page, "cells": [first, *top, *rest, last]}, ensure_ascii=False)
             _write(source / "results" / host / f"{chapter}.ipynb", text)
+    made = front.front(results, hosts)
+    titles = {chapter: fragments.title_of(root, chapter) for chapters in hosts.values() for chapter in chapters}
     generated = {
+        "generated/answers.md": made.answers,
+        "generated/gains.md": made.what_helps,
+        "generated/prices.md": made.prices,
         "generated/headline.md": fragments.headline(results, hosts, found.left_out),
-        "generated/hosts.md": fragments.hosts_table(root, results, hosts),
         "generated/agreement.md": fragments.agreement_rule(),
         "generated/presets.md": fragments.presets_table(),
     }
     said = ledger.found_on(results, hosts)
     _write(source / "book" / "loops.md", fragments.loops_page(root))
     _write(source / "book" / "ledger.md", ledger.page(root, said))
+    _write(source / "book" / "hosts.md", host_pages.page(root, results, found.hosts))
+    _write(source / "book" / "status.md", host_pages.status_page(root, results, found.hosts))
+    _write(source / "book" / "compare.md", comparison.page(results, hosts))
     for page in PROSE:
         path = source / f"{page}.md"
         if not path.exists():
             raise BookError(f"{page}.md is missing")
         text = INCLUDE.sub(lambda match: generated[match[1]], path.read_text(encoding="utf-8"))
         _write(path, fragments.expand(ledger.expand(text, said), root, hosts))
-    _write(source / "_toc.yml", yaml.safe_dump(contents(hosts), sort_keys=False, allow_unicode=True))
+    _write(source / "_toc.yml", yaml.safe_dump(contents(hosts, titles), sort_keys=False, allow_unicode=True))
+    return made.slots
 
 
 def _write(path: Path, text: str) -> None:
@@ -208,17 +226,30 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def contents(hosts: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The table of contents: the book's prose, a part a host, reference pages. Adding a host needs no edit."""
+def contents(hosts: Mapping[str, Sequence[str]], titles: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The table of contents: the book's prose, a part a host, reference pages. Adding a host needs no edit.
+
+    `titles`: of the chapters, which the list of a host's pages shows without the host's name.
+    """
     measured = {
         f"Measured on {host}": [f"results/{host}/{chapter}" for chapter in chapters] for host, chapters in hosts.items()
     }
     parts = {**PARTS_BEFORE, **measured, **PARTS_AFTER}
+    named = {
+        page: title for pages in measured.values() for page in pages if (title := (titles or {}).get(Path(page).name))
+    }
     return {
         "format": "jb-book",
         "root": PROSE[0],
         "parts": [
-            {"caption": caption, "chapters": [{"file": page} for page in pages if page != PROSE[0]]}
+            {
+                "caption": caption,
+                "chapters": [
+                    {"file": page, **({"title": named[page]} if page in named else {})}
+                    for page in pages
+                    if page != PROSE[0]
+                ],
+            }
             for caption, pages in parts.items()
         ],
     }

@@ -24,7 +24,7 @@ MAX_PIXELS = 40_000_000
 CLASSES = {"overhead-host", "overhead-table", "overhead-figure", "overhead-note", "for-light", "for-dark", "number"}
 TABLES = {
     *("div", "table", "caption", "thead", "tbody", "tr", "th", "td", "dl", "dt", "dd", "img"),
-    *("p", "a", "b", "br", "code", "em", "strong", "ul", "ol", "li"),
+    *("p", "a", "b", "br", "code", "em", "strong", "ul", "ol", "li", "details", "summary"),
 }
 CODE = {"div", "pre", "span", "code", "p", "em", "strong", "ul", "ol", "li", "a", "br", "h2", "h3", "h4", "blockquote"}
 LOOPS_PAGE = "../../book/loops.html#"  # seen from results/HOST/

@@ -80,7 +80,7 @@ def hosts(results: Path) -> list[str]:
 def check_name(folder: Path) -> None:
     """Refuse a folder that is a link, or whose name cannot be a host's. Raises `FolderError`."""
     if not HOST_NAME.fullmatch(folder.name):
-        raise FolderError("a host's name must be 1 to 64 letters, digits, '-' or '_'; rename the folder")
+        raise FolderError("a host's name must be 1 to 64 letters, digits, '-', '_' or '.'; rename the folder")
     if folder.is_symlink():
         raise FolderError("is a symbolic link; a host's results lie in a folder of their own")
 
@@ -188,7 +188,10 @@ KIND = re.compile(r"[a-z]{1,16}")
 
 
 def read_records(folder: Path, chapter: str) -> list[Record]:
-    """A chapter's records. Raises `FolderError` naming the line that is none, is there twice, or is another host's."""
+    """A chapter's records. Raises `FolderError` naming the line that is none, is there twice, or is another host's.
+
+    The host is the folder: a copy under another name is another host, whose records say what it was called before.
+    """
     name = f"{chapter}.jsonl"
     lines = read_text(folder / name).removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
@@ -201,15 +204,17 @@ def read_records(folder: Path, chapter: str) -> list[Record]:
         second = next(number for number, line in enumerate(lines, 1) if line in lines[: number - 1])
         raise FolderError(f"{name}: line {second} is there twice")
     for number, record in enumerate(found, 1):
-        if why := _record_fault(record, folder.name, chapter):
+        if why := _record_fault(record, found[0].host, chapter):
             raise FolderError(f"{name}: line {number}: {why}")
     return found
 
 
 def _record_fault(record: Record, host: str, chapter: str) -> str | None:
     """What of a record cannot be, and would reach a page."""
+    if not HOST_NAME.fullmatch(record.host):
+        return f"host must be a name of letters, digits, '-', '_' or '.', got {record.host[:40]!r}"
     if record.host != host:
-        return f"host is {record.host[:64]!r}, the folder is {host!r}; a host's folder keeps its name"
+        return f"host must be one name in the whole file, {host[:64]!r}, got {record.host[:64]!r}"
     if record.notebook != chapter:
         return f"notebook is {record.notebook[:64]!r}, the file is {chapter!r}"
     for name, form in (("started", STARTED), ("commit", COMMIT), ("code_sha256", COMMIT), ("device", KIND)):

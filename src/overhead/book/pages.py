@@ -117,8 +117,8 @@ def _parameters(ran: Sequence[Mapping[str, Any]], host: str, chapter: str) -> di
     unknown = [name[:60] for name in values if name not in chapter_of(chapter).model_fields]
     if unknown:
         raise FolderError(f"{chapter}.ipynb: {chapter} has no parameter {unknown[0]}")
-    if values.get("host", host) != host:
-        raise FolderError(f"{chapter}.ipynb: host is {values['host']!r}, the folder is {host!r}")
+    if "host" in values:
+        values["host"] = host  # a copy under another name is another host
     source = "\n".join(["# Parameters", *(f"{name} = {value!r}" for name, value in values.items())])
     return {
         "cell_type": "code", "id": "injected", "metadata": {"tags": ["injected-parameters"]}, "source": source,

@@ -29,7 +29,7 @@ def pages(results: Path) -> list[dict[str, Any]]:
     """
     found = []
     for host in folder.hosts(results):
-        seconds = _seconds(results / host)
+        seconds = seconds_of(results / host)
         for chapter in folder.chapters(results / host):
             try:
                 read = folder.read_records(results / host, chapter)
@@ -59,7 +59,7 @@ def _entry(host: str, chapter: str, read: Sequence[Record], seconds: float | Non
     }
 
 
-def _seconds(host: Path) -> dict[str, float]:
+def seconds_of(host: Path) -> dict[str, float]:
     """Chapter → seconds that its run took, of those that host.json tells of."""
     try:
         runs: Any = folder.read_json(host / "host.json").get("runs")

@@ -22,7 +22,7 @@ from overhead.problem.workload import TRAINING_IMAGES
 from overhead.records import record as records
 from overhead.records.record import Record
 
-HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+HOST_NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?<!\.)")  # a folder's name everywhere
 DEVICES = ("auto", "cpu", "gpu")
 
 
@@ -33,7 +33,9 @@ class ParameterError(ValueError):
 def _host_name(value: Any) -> str:
     if not isinstance(value, str) or not HOST_NAME.fullmatch(value):
         quote = "" if isinstance(value, str) else "; YAML reads it so without quotes of its own: -p host '\"NAME\"'"
-        raise ValueError(f"must be 1 to 64 letters, digits, '-' or '_' (a folder under results/), got {value!r}{quote}")
+        raise ValueError(
+            f"must be 1 to 64 letters, digits, '-', '_' or '.' (a folder under results/), got {value!r}{quote}"
+        )
     return value
 
 

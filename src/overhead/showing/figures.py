@@ -105,34 +105,50 @@ def label_ends(axes: Axes, ends: list[tuple[float, float, str, str]], height: fl
         )  # fmt: skip
 
 
-def against_batch_size(frame: pd.DataFrame, floor: pd.DataFrame, value: str, unit: str, alt: str) -> Figure:
-    """Log-log lines of `value` against batch size with 95 % intervals, one line a loop and device, floors dashed.
+IN_COLOUR = ("keras-fit", "tf-step", "numpy", "jax-step", "jax-epoch", "cupy", "cupy-graph")  # the story's own loops
+MOST_IN_COLOUR = 5
 
-    `frame` as of `tables.epochs_frame` with only the rows to draw; `floor` has batch_size, device and epoch_s. Lines
-    of a GPU are dotted where a CPU's are drawn too.
+
+def against_batch_size(frame: pd.DataFrame, floor: pd.DataFrame, value: str, unit: str, alt: str) -> Figure:
+    """`value` over the floor against batch size, log-log, a line a loop and device, five in colour.
+
+    `frame` as of `tables.epochs_frame` with only the rows to draw; `floor` has batch_size, device and epoch_s. Where a
+    size has no floor, seconds are drawn as they are. A size that a loop lacks breaks its line. Lines of a GPU are
+    dotted where a CPU's are drawn too.
     """
-    loops = list(dict.fromkeys(frame["loop"]))
     several = frame["device"].nunique() > 1
     sizes = sorted(int(size) for size in frame["batch_size"].unique())
+    floors = {(row.batch_size, row.device): row.epoch_s for row in floor.itertuples()}
+    over = all((row.batch_size, row.device) in floors for row in frame.itertuples())
+    timed = list(dict.fromkeys(frame["loop"]))
+    told = [name for name in [*IN_COLOUR, *timed] if name in timed][:MOST_IN_COLOUR]
 
     def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
         axes = canvas.subplots()
-        axes.set(xscale="log", yscale="log", xlabel="batch size (images per step)", ylabel=unit)
+        label = f"times the floor{unit[unit.find(' (') :] if '(' in unit else ''}" if over else unit
+        axes.set(xscale="log", yscale="log", xlabel="batch size (images per step)", ylabel=label)
         ends = []
-        for (loop, device), rows in frame.sort_values("batch_size").groupby(["loop", "device"], sort=False):
-            ink = colour(str(loop), dark)
-            errors = [rows[value] - rows["low_s"], rows["high_s"] - rows[value]]
-            axes.errorbar(
-                rows["batch_size"], rows[value], yerr=errors, color=ink, marker=marker(str(loop), loops),
-                ls=":" if several and device == "gpu" else "-", markersize=5, capsize=3, lw=1.4,
-            )  # fmt: skip
-            label = f"{loop} ({device})" if several else str(loop)
-            ends.append((rows["batch_size"].iloc[-1], rows[value].iloc[-1], label, ink))
-        ink = colour("floor", dark)
-        for device, rows in floor.groupby("device") if len(floor) else ():
-            axes.plot(rows["batch_size"], rows["epoch_s"], ls="--", color=ink, lw=1.4)
-            label = f"floor, {device} (products)" if several else "floor (products)"
-            ends.append((rows["batch_size"].iloc[-1], rows["epoch_s"].iloc[-1], label, ink))
+        groups = list(frame.sort_values("batch_size").groupby(["loop", "device"], sort=False))
+        for (loop, device), rows in sorted(groups, key=lambda group: group[0][0] in told):  # colour over grey
+            at = np.array([floors[size, device] if over else 1.0 for size in rows["batch_size"]])
+            whole = rows.assign(y=rows[value] / at).set_index("batch_size").reindex(sizes)
+            ink = colour(str(loop), dark) if loop in told else theme["grid"]
+            style: dict[str, Any] = {"color": ink, "ls": ":" if several and device == "gpu" else "-"}
+            if loop not in told:
+                axes.plot(sizes, whole["y"], marker=".", ms=4, lw=1.0, **style)
+                continue
+            spans = [(rows[value] - rows["low_s"]) / at, (rows["high_s"] - rows[value]) / at]
+            axes.errorbar(rows["batch_size"], rows[value] / at, yerr=spans, fmt="none", ecolor=ink, capsize=3, lw=1.2)
+            axes.plot(sizes, whole["y"], marker=marker(str(loop), told), ms=5, lw=1.6, **style)
+            last = whole["y"].dropna()
+            ends.append((last.index[-1], last.iloc[-1], f"{loop} ({device})" if several else str(loop), ink))
+        if over:
+            axes.axhline(1.0, ls="--", color=colour("floor", dark), lw=1.4)
+            ends.append((sizes[-1], 1.0, "floor (products alone)", colour("floor", dark)))
+            axes.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+        if len(told) < len(timed):
+            axes.plot([], [], color=theme["grid"], marker=".", label="other loops (in the table)")
+            axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0))
         plain_ticks(axes.xaxis, sizes)
         plain_ticks(axes.yaxis)
         axes.margins(y=0.08)

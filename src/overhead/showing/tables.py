@@ -219,15 +219,42 @@ def interval(found: Interval, digits: int = 3) -> str:
     return with_interval(found.median, found.low, found.high, digits)
 
 
+LONG = 10  # rows from which on a table shows its first ones and folds the others
+OPEN = 5  # rows of a long table that stay open
+ENOUGH = 4  # rows from which on what is alike in all of them becomes a sentence
+
+
 def as_html(frame: pd.DataFrame, caption: str = "", of: str = "") -> str:
     """A table for a page: every cell escaped, no index, numbers aligned right.
 
-    Without a row, a sentence that says that there is nothing; `of` names what is missing.
+    A column that says the same in every row becomes words of the caption, and a long table shows its first rows: the
+    others open on demand. Without a row, a sentence that says that there is nothing; `of` names what is missing.
     """
     if frame.empty:
         return f"<p>Not measured here{f': {escape(of)}' if of else ''}.</p>"
+    frame, alike = _without_what_is_alike(frame)
+    said = "; ".join(part for part in (caption, alike) if part)
     kinds = ["" if not is_numeric(frame[column]) else ' class="number"' for column in frame.columns]
+    if len(frame) < LONG:
+        return _table(frame, kinds, said)
+    rest = frame.iloc[OPEN:]
+    summary = f"<summary>The other {len(rest)} rows</summary>"
+    return f"{_table(frame.iloc[:OPEN], kinds, said)}<details>{summary}{_table(rest, kinds, '')}</details>"
 
+
+def _without_what_is_alike(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The columns that tell rows apart, and in words what the others say."""
+    if len(frame) < ENOUGH:
+        return frame, ""
+    others = list(frame.columns)[1:]
+    alike = [column for column in others if frame[column].astype(str).nunique() == 1]
+    if len(alike) == len(others):
+        return frame, ""
+    told = [f"{column} {value}" for column in alike if (value := str(frame[column].iloc[0])) not in ("", "nan")]
+    return frame.drop(columns=alike), f"in every row: {', '.join(told)}" if told else ""
+
+
+def _table(frame: pd.DataFrame, kinds: Sequence[str], caption: str) -> str:
     def cells(values: Sequence[Any], tag: str) -> str:
         return "".join(f"<{tag}{kind}>{escape(str(v))}</{tag}>" for v, kind in zip(values, kinds, strict=True))
 

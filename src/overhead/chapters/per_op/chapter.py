@@ -11,12 +11,14 @@ from pydantic import BeforeValidator, Field
 
 from overhead.chapters import pages
 from overhead.chapters.base import Chapter, whole
+from overhead.chapters.per_op import figures as drawing
 from overhead.chapters.per_op.frames import Frames, added, backend_of, by_backend, interval_of
 from overhead.loops import LOOPS, numpy_
 from overhead.loops.base import STEP_OPS
 from overhead.measure.contestant import Contestant
 from overhead.measure.rounds import time_cases, time_ops
 from overhead.measure.session import Session
+from overhead.problem import bounds
 from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
 from overhead.records.record import Record
 from overhead.records.stats import Interval
@@ -109,21 +111,12 @@ class PerOp(Frames, Chapter, frozen=True, strict=True, extra="forbid"):
         return pages.Markdown("\n".join(lines))
 
     def figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
-        """The thirteen ops side by side, a bar a backend, logarithmic microseconds."""
+        """The thirteen ops as dots, a row an op, beside where each would be if time followed arithmetic."""
         frame = self.frame(records)
         if frame.empty:
             return pages.missing(A_STEP, records)
-        backends = list(dict.fromkeys(frame["backend"]))
-        values, spans = {}, {}
-        for backend in backends:
-            rows = frame[frame["backend"] == backend].set_index("op").reindex(list(STEP_OPS))
-            values[backend] = rows["median_us"].tolist()
-            spans[backend] = [rows["median_us"] - rows["low_us"], rows["high_us"] - rows["median_us"]]
-        alt = f"Microseconds of each op at batch size {self.batch_size}: " + "; ".join(
-            f"{row.backend} {row.op} {tables.number(row.median_us)}" for row in frame.itertuples()
-        )
-        unit = f"microseconds per op (median, 95 % interval; batch size {self.batch_size})"
-        return figures.bars(list(STEP_OPS), values, unit, alt, spans)
+        flops = {work.name: work.flops for work in bounds.ops(Workload(batch_size=self.batch_size))}
+        return drawing.operations(frame, flops, self.batch_size)
 
     def steps_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """The step timed three ways, a row a backend: the gap between the markers is the cost of measuring."""

@@ -5,15 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from overhead.chapters.where_time_goes.budget import Budget
 from overhead.showing import tables
-from overhead.showing.figures import COLOURS, Figure, colour, error_bars
+from overhead.showing.figures import Figure, colour, error_bars
+
+# Of terms, which are no frameworks: one hue from dark to light, in light mode and in dark; the first is the ink's.
+SHADES = (
+    ("#0b5394", "#4a90d9", "#9cc3ee", "#d0e2f7"),
+    ("#79b8ff", "#388bfd", "#1f6feb", "#12417f"),
+)
 
 
 def budgets(found: list[Budget], batch_size: int) -> Figure:
-    """A bar a loop, its terms end to end, and a marker where the measured step ends; microseconds a step."""
-    names = [budget.backend for budget in found]
+    """A bar a loop on a scale of its own, its terms end to end with their values, and a marker at the measured step."""
     terms = list(dict.fromkeys(term.name for budget in found for term, _ in budget.terms))
     alt = f"Microseconds of a step at batch size {batch_size} as a sum of parts: " + "; ".join(
         f"{b.backend}: " + ", ".join(f"{t.name} {tables.number(i.median)}" for t, i in b.terms)
@@ -22,27 +29,35 @@ def budgets(found: list[Budget], batch_size: int) -> Figure:
     )  # fmt: skip
 
     def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
-        axes = canvas.subplots()
-        palette = dict(zip(terms, (COLOURS[k][dark] for k in ("tf", "numpy", "jax", "keras", "cupy")), strict=False))
-        for row, budget in enumerate(found):
+        # A scale a row: on one scale, Keras leaves nothing of the others to be seen.
+        panels = np.atleast_1d(canvas.subplots(len(found), 1)).ravel()
+        inks = dict(zip(terms, (theme["ink"], *SHADES[dark]), strict=False))
+        for panel, budget in zip(panels, found, strict=True):
             at = 0.0
-            for term, interval in budget.terms:
-                width = max(interval.median, 0.0)  # a part measured below nothing has no width
-                axes.barh(row, width, 0.62, left=at, color=palette[term.name], edgecolor=theme["paper"], linewidth=0.6)
+            parts = [(term.name, interval.median, inks[term.name]) for term, interval in budget.terms]
+            parts.append(("unexplained", budget.residual.median, theme["grid"]))
+            whole = max(budget.step.high, sum(max(us, 0.0) for _, us, _ in parts))
+            for _, us, ink in parts:
+                width = max(us, 0.0)  # a part measured below nothing has no width
+                panel.barh(0, width, 0.5, left=at, color=ink, edgecolor=theme["paper"], linewidth=0.8)
+                if width > 0.06 * whole:
+                    panel.annotate(f"{us:,.0f}", (at + width / 2, -0.42), ha="center", va="bottom", fontsize=8)
                 at += width
             step = budget.step
-            axes.errorbar([step.median], [row], xerr=error_bars([step]), fmt="D",
-                          color=theme["ink"], ms=6, capsize=3, mec=theme["paper"])  # fmt: skip
-        for term in terms:
-            axes.plot([], [], color=palette[term], lw=7, label=term)
-        axes.plot([], [], "D", color=theme["ink"], ls="none", label="the step, measured")
-        axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.set(xlabel=f"microseconds per step (medians; batch size {batch_size})", xlim=(0, None))
-        axes.grid(axis="y", visible=False)
-        axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3, fontsize=9)
+            panel.errorbar([step.median], [0], xerr=error_bars([step]), fmt="D",
+                           color=theme["ink"], ms=5, capsize=3, mec=theme["paper"])  # fmt: skip
+            panel.set_title(f"{budget.backend}: {tables.number(step.median)} us a step", fontsize=9)
+            panel.set(xlim=(0, 1.03 * whole), ylim=(0.4, -0.75), yticks=[])
+            panel.tick_params(labelsize=8)
+            panel.grid(axis="y", visible=False)
+            panel.spines["left"].set_visible(False)
+        panels[-1].set_xlabel(f"microseconds (medians; batch size {batch_size}; each row has a scale of its own)")
+        handles = [Patch(color=inks[term], label=term) for term in terms]
+        handles += [Patch(color=theme["grid"], label="unexplained")]
+        handles += [Line2D([], [], marker="D", color=theme["ink"], ls="none", label="the step, measured")]
+        canvas.legend(handles=handles, loc="outside upper center", ncols=4, fontsize=9)
 
-    return Figure(draw, alt, height=1.7 + 0.5 * max(len(names), 1))
+    return Figure(draw, alt, height=1.1 + 0.85 * max(len(found), 1))
 
 
 def spins(frame: pd.DataFrame) -> Figure:
