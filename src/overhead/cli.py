@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -16,7 +15,14 @@ from typing import Any, NamedTuple
 
 import click
 
-PRESET_NAMES = ["quick", "workshop", "full"]
+# Faults that are told in one line. A module that was not imported raised none, and is not imported to ask.
+FAULTS = {
+    "overhead.book.build": "BookError",
+    "overhead.book.execute": "NotebookFailed",
+    "overhead.machine.alone": "Busy",
+    "overhead.problem.data": "DataError",
+    "overhead.records.record": "RecordError",
+}
 NOT_ON_WINDOWS = ("fcntl", "resource")  # modules of Python's own that native Windows has not
 
 
@@ -24,18 +30,13 @@ def _told(error: Exception) -> click.ClickException | None:
     """The line that a user is told, or None for a fault of ours. What names a fault is imported when there is one."""
     from pydantic import ValidationError
 
-    from overhead.book.build import BookError
-    from overhead.book.execute import NotebookFailed
     from overhead.chapters.base import ParameterError, in_words
-    from overhead.machine.alone import Busy
-    from overhead.problem.data import DataError
-    from overhead.records.record import RecordError
 
     if isinstance(error, ParameterError):
         return click.UsageError(str(error))
     if isinstance(error, ValidationError):
         return click.UsageError(in_words(error, "workload", {}))
-    if isinstance(error, BookError | Busy | DataError | NotebookFailed | RecordError):
+    if isinstance(error, tuple(getattr(sys.modules[m], n) for m, n in FAULTS.items() if m in sys.modules)):
         return click.ClickException(str(error))
     if isinstance(error, ImportError) and error.name in NOT_ON_WINDOWS:
         return click.ClickException("measuring needs Linux, macOS or WSL; here bounds, profile and book work")
@@ -60,6 +61,7 @@ LATER = {
     "lab": Later("overhead.lab.command", "Exercises on a simulated GPU, for those who have none."),
     "diagnose": Later("overhead.diagnose.command", "What limits a training step of yours, shown by changing it."),
     "calibrate": Later("overhead.model.command", "Measure what `advise` predicts from: the constants of this host."),
+    "run": Later("overhead.book.command", "Execute notebooks on this host and keep what they measured."),
     "profile": Later("overhead.profiles.command", "What a profile of nsys or JAX says, as three different times."),
     "self-check": Later("overhead.harness.command", "Measure the harness itself: each property passes or fails."),
     "status": Later("overhead.book.status", "Every page: when, how, stale or not, and which claims hold."),
@@ -111,8 +113,6 @@ def _numbers(name: str) -> Callable[[click.Context, click.Parameter, str], list[
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-preset_option = click.option("--preset", type=click.Choice(PRESET_NAMES), default="quick", show_default=True)
-device_option = click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
 results_option = click.option(
     "--results", type=click.Path(path_type=Path), help="Results folder (default: OVERHEAD_RESULTS, else ./results)."
 )
@@ -125,84 +125,6 @@ def cli() -> None:
 
     Example: overhead bench --loops numpy,jax-epoch --batch-sizes 32
     """
-
-
-@cli.command()
-@click.argument("notebook", nargs=-1)
-@click.option("--host", default="local", show_default=True, help="Folder under the results folder.")
-@preset_option
-@device_option
-@click.option(
-    "-p", "parameters", nargs=2, multiple=True, metavar="NAME VALUE", help="A notebook parameter; VALUE is YAML."
-)
-@results_option
-@click.option("--if-missing", is_flag=True, help="Skip notebooks that this host already has.")
-@click.option("--fresh", is_flag=True, help="Measure all anew, also what a run that was ended early has finished.")
-@click.option(
-    "--from-records", is_flag=True, help="Measure nothing: make the pages anew from the records that are there."
-)
-def run(
-    notebook: tuple[str, ...],
-    host: str,
-    preset: str,
-    device: str,
-    parameters: tuple[tuple[str, str], ...],
-    results: Path | None,
-    if_missing: bool,
-    fresh: bool,
-    from_records: bool,
-) -> None:
-    """Execute NOTEBOOKs (default: all) on this host and keep what they measured.
-
-    Example: overhead run 05-batch-sweep -p batch_sizes '[32, 512]'
-    """
-    from overhead.book import execute
-    from overhead.chapters import CHAPTERS, chapter_of, keeping
-    from overhead.chapters.base import ParameterError, results_folder
-
-    chapters = [Path(name).stem for name in notebook] or list(CHAPTERS)
-    given = {name: _yaml(name, value) for name, value in parameters}
-    shared = {"host": host, "preset": preset, "devices": [device], **given}
-    for chapter in chapters:  # everything is checked before anything is measured
-        execute.find(chapter)
-    known = {name: None for chapter in chapters for name in chapter_of(chapter).model_fields}
-    if unknown := [name for name in given if name not in known]:
-        whose = chapters[0] if len(chapters) == 1 else "the notebooks"
-        raise ParameterError(f"-p must be a parameter of {whose} ({', '.join(known)}), got {', '.join(unknown)}")
-    folder = results or results_folder()
-    if from_records:
-        had = [name for name in chapters if notebook or (folder / host / f"{name}.jsonl").exists()]
-        for chapter in had:
-            path = execute.render(chapter, host, folder)
-            click.echo(f"{chapter}: {path.parent.name}/{path.name}, from its records", err=True)
-        return
-    chosen = {
-        chapter: {k: v for k, v in shared.items() if k in chapter_of(chapter).model_fields} for chapter in chapters
-    }
-    for chapter in chapters:
-        execute.check(chapter, chosen[chapter], folder)
-    os.environ.setdefault("OVERHEAD_RUN", f"{time.time_ns()}-{os.getpid()}")  # chapters share one calibration
-    for chapter in chapters:
-        if if_missing and execute.is_complete(folder, str(shared["host"]), [chapter]):
-            had = keeping.parameters_of(folder / str(shared["host"]), chapter).get("preset", "quick")
-            click.echo(
-                f"{chapter}: measured already, preset {had} (ask for it again with FRESH=1, or without --if-missing)",
-                err=True,
-            )
-            continue
-        in_force = chosen[chapter]
-        click.echo(f"{chapter}: measuring on {in_force['host']}, preset {in_force['preset']}", err=True)
-        path = execute.run(chapter, chosen[chapter], folder, fresh=fresh, say=lambda line: click.echo(line, err=True))
-        click.echo(f"{chapter}: {path.parent.name}/{path.name}", err=True)
-
-
-def _yaml(name: str, text: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise click.UsageError(f"-p {name}: must be YAML, got {text!r}") from None
 
 
 @cli.command()

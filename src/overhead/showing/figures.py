@@ -6,16 +6,16 @@ import base64
 import io
 from collections.abc import Callable
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
-import matplotlib.ticker
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 
 from overhead.loops import frameworks
+
+if TYPE_CHECKING:  # a host that only measures needs no Matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 # One colour a framework (`frameworks.TABLE`), the floor's for what is of none; variants differ by marker.
 LIGHT = {"ink": "#1f2328", "faint": "#6e7781", "grid": "#d8dee4", "paper": "#ffffff"}
@@ -36,6 +36,9 @@ class Figure:
         self.draw, self.alt, self.height = draw, alt, height
 
     def _render(self, dark: bool, form: str) -> bytes:
+        import matplotlib
+        from matplotlib.figure import Figure as Canvas
+
         theme = DARK if dark else LIGHT
         style: Any = {
             "figure.facecolor": theme["paper"], "axes.facecolor": theme["paper"], "savefig.facecolor": theme["paper"],
@@ -85,8 +88,10 @@ def plain_ticks(axis: Any, values: list[int] | None = None) -> None:
         axis.set_ticks(values, labels=[f"{v:,}" for v in values])
         axis.set_ticks([], minor=True)
     else:
-        axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda v, _: f"{v:g}"))
-        axis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+        from matplotlib import ticker
+
+        axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: f"{v:g}"))
+        axis.set_minor_formatter(ticker.NullFormatter())
 
 
 def label_ends(axes: Axes, ends: list[tuple[float, float, str, str]], height: float) -> None:
@@ -192,7 +197,9 @@ def dots(
         axes.grid(axis="y", visible=False)
         low, high = axes.get_xlim()
         if high < 100 * low:  # a decade line or two would leave the axis without numbers
-            axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+            from matplotlib.ticker import LogLocator
+
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         plain_ticks(axes.xaxis)
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(3, len(series)))
 

@@ -19,6 +19,7 @@ from overhead.chapters.batch_sweep import anomalies, article, quality, quality_t
 from overhead.chapters.batch_sweep import tables as batch_tables
 from overhead.loops import FLOORS, LOOPS
 from overhead.machine import host
+from overhead.measure.case import Case
 from overhead.measure.contestant import Contestant
 from overhead.measure.rounds import time_cases
 from overhead.measure.session import PRESETS, Preset, Session
@@ -157,6 +158,14 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
             # `op` keeps it out of every table of loops
             found.append(record if case.contestant in sweep else record.model_copy(update={"op": anomalies.OP}))
         return found + quality.take(quality.PLANS[self.preset], self.usable_devices(), self.learning_rate, session)
+
+    def records_of(self, case: Case, fields: Mapping[str, Any]) -> list[Record]:
+        """As `take`: a loop with one thing switched is no row of the sweep."""
+        who = case.contestant
+        of_sweep = who.is_floor or who.loop in self.loop_names()
+        plain = not who.env and who.threads == case.facts.get("cores_allowed", who.threads)
+        update = {} if of_sweep and plain else {"op": anomalies.OP}
+        return [record.model_copy(update=update) for record in super().records_of(case, fields)]
 
     def rows(self, records: Sequence[Record]) -> list[Record]:
         """The records of the sweep itself: loops and floors under this run's remainder policy."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure as Canvas
 
 from overhead.measure.preparation import Turn
 from overhead.problem.workload import Workload
@@ -17,6 +16,9 @@ from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import figures, tables
 from overhead.showing.claims import CLOSES, HOLDS, closes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 PIECE_BLOCK_S = 0.02
 WATCHED_S = 0.6  # the driver's own sample interval is up to a sixth of a second
