@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -114,8 +115,13 @@ def _pages_of_records(chapters: list[str], named: bool, host: str, results: Path
 
 
 def _yaml(name: str, text: str) -> Any:
-    import yaml
-
+    try:
+        import yaml
+    except ImportError:  # a host that only measures may lack it; JSON is YAML
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise click.UsageError(f"-p {name}: must be JSON where PyYAML is missing, got {text!r}") from None
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:

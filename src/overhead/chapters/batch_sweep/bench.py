@@ -37,6 +37,7 @@ def bench(
     learning_rate: Any = "0.1",
     threads: str = "all",
     processes: int | None = None,
+    without_floor: bool = False,
     records: Path | None = None,
     force: bool = False,
     say: Callable[[str], None] = print,
@@ -74,7 +75,8 @@ def bench(
     provenance = {"host": "local", "notebook": "bench", "commit": commit, "dirty": dirty, "preset": preset}
     chosen = PRESETS[preset]
     session = Session(chosen._replace(processes=processes or chosen.processes), provenance, say, force=force)
-    return report(_kept(contestants + floors(devices), workloads, session, records))
+    everyone = contestants if without_floor else contestants + floors(devices)
+    return report(_kept(everyone, workloads, session, records))
 
 
 def _kept(

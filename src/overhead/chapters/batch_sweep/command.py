@@ -36,6 +36,7 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, text: str) -> list[
 @click.option("--preset", type=click.Choice(["quick", "workshop", "full"]), default="quick", show_default=True)
 @click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
 @click.option("--processes", type=click.IntRange(1, 9), help="Fresh processes a loop (default: the preset's).")
+@click.option("--without-floor", is_flag=True, help="The loops alone: a glance, without times the floor.")
 @click.option(
     "--records", type=click.Path(path_type=Path), help="Keep the samples in this file; an early end keeps what it has."
 )
