@@ -133,11 +133,11 @@ keep_journals() { # while a stage runs, so that a kill of everything loses ten s
         [ -z "$(find "$results/$host" "$kit" -name '.*.journal' -newer "$archive" 2>/dev/null)" ] || keep
     done
 }
-within() { # $1: at most so many seconds for the command that follows; SIGINT first, so that it ends in order
+within() { # $1: at most so many seconds for the command that follows; SIGINT first, so that it ends in order; dies with this group
     local left=$((deadline - SECONDS)) status=0
     ((left > $1)) && left=$1
     ((left > 0)) || return 1
-    timeout --signal=INT --kill-after=8 "$left" "${@:2}" &
+    timeout --foreground --signal=INT --kill-after=8 "$left" "${@:2}" &
     child=$!
     wait "$child" || status=$?
     child=""

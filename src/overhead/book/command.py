@@ -56,7 +56,7 @@ def run(
     chapters = [Path(name).stem for name in notebook] or list(CHAPTERS)
     given = {name: _yaml(name, value) for name, value in parameters}
     shared = {"host": host, "preset": preset, "devices": [device], **given}
-    for chapter in chapters:  # everything is checked before anything is measured
+    for chapter in chapters if notebook or not from_records else ():  # everything is checked before any is measured
         execute.find(chapter)
     known = {name: None for chapter in chapters for name in chapter_of(chapter).model_fields}
     if unknown := [name for name in given if name not in known]:

@@ -28,8 +28,8 @@ def has(host_folder: Path, name: str) -> bool:
 def settle(host_folder: Path, name: str) -> int:
     """Put the records of what was finished where those of a whole run would wait for their page; the journal goes.
 
-    Returns how many there are. Each says under `disturbed` that the run was ended early. Raises `ParameterError`
-    for a journal that holds no finished case, or cannot be read.
+    Returns how many there are, 0 of a run that finished nothing. Each says under `disturbed` that the run was ended
+    early. Raises `ParameterError` for a journal that cannot be read.
     """
     path = keeping.journal_of(host_folder, name)
     try:
@@ -49,7 +49,8 @@ def settle(host_folder: Path, name: str) -> int:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ParameterError(f"{name}: its journal must be one that a run left, got {type(error).__name__}") from None
     if not found:
-        raise ParameterError(f"{name}: the run was ended before any of its cases was finished")
+        path.unlink()
+        return 0
     told = [record.model_copy(update={"disturbed": sorted({*record.disturbed, EARLY})}) for record in found]
     kept = {"run": run, "given": about["given"], "began": header["began"], "seconds": None}
     folder = keeping.measured_folder(host_folder, name)
