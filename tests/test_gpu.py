@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -130,6 +131,18 @@ def test_a_profile_shows_kernels_on_the_gpu(name: str, card: dict[str, Any]) -> 
     assert made.summary.kernels is not None
     assert made.summary.kernels.count > 0
     assert made.device_name
+
+
+def test_tensorflows_labels_are_in_the_memory_of_the_gpu(card: dict[str, Any]) -> None:
+    if find_spec("tensorflow") is None:
+        pytest.skip("TensorFlow is not installed")
+    code = (
+        "import numpy as np\nfrom overhead.loops.tensorflow_ import device_labels, tf\n"
+        "print(tf.constant(device_labels(np.arange(3, dtype=np.int32))).backing_device)"
+    )
+    env = {**os.environ, **environment(Contestant("tf-step", "gpu", 1))}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env)
+    assert "GPU:0" in done.stdout, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])

@@ -42,6 +42,7 @@ CHAPTERS: dict[str, ChapterInfo] = {
         "learning_rates", "LearningRates", "Many learning rates at once", (114, 300, 900), on_gpu=5
     ),
     "10-your-loop": ChapterInfo("your_loop", "YourLoop", "Is it your loop?", (130, 200, 300)),
+    "11-lab": ChapterInfo("simulated", "Lab", "A lab without a GPU", (15, 25, 45)),
 }  # fmt: skip
 
 

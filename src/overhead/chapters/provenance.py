@@ -21,6 +21,7 @@ ALSO = {
     "05-batch-sweep": ("sweep", "loops/many.py"),
     "07-learning-rate-sweep": ("sweep", "loops/many.py"),
     "10-your-loop": ("diagnose",),
+    "11-lab": ("lab", "model/gpus.py", "model/census.py"),
 }
 NOT_MEASURING = ("claims.py",)  # of a chapter's folder: what is said of records that exist
 
