@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.chapters.base import ParameterError
-from overhead.chapters.batch_sweep import anomalies, article, bench, quality
-from overhead.chapters.batch_sweep import tables as batch_tables
-from overhead.chapters.batch_sweep.chapter import AXES, BatchSweep
+from overhead.chapters.batch_sweep import anomalies, article, batches, bench, quality
+from overhead.chapters.batch_sweep.axes import AXES
+from overhead.chapters.batch_sweep.chapter import BatchSweep
 from overhead.chapters.provenance import checkout
 from overhead.loops import LOOPS
 from overhead.machine import host
@@ -24,8 +24,8 @@ from overhead.measure.case import Case
 from overhead.measure.contestant import Contestant
 from overhead.measure.process import Process, WorkerFailed
 from overhead.measure.session import PRESETS, Preset, Session
-from overhead.measure.worker import save_split
 from overhead.problem import mlp
+from overhead.problem.stored import save_split
 from overhead.problem.workload import TRAINING_IMAGES, Workload
 from overhead.records.record import Record, Samples, Timing
 
@@ -217,15 +217,15 @@ def test_other_policies_and_switched_loops_stay_out_of_the_sweeps_table():
 def test_a_loop_that_pays_per_step_gains_and_one_that_pays_per_image_stops():
     steep, flat = line("keras-fit", 1e-3, 1e-9), line("jax-epoch", 1e-9, 1e-6)
 
-    assert "no such size in the range tried" in batch_tables.gains_table(steep, "").text
-    assert "<td>32</td>" in batch_tables.gains_table(flat, "").text.replace(' class="number"', "")
+    assert "no such size in the range tried" in batches.gains_table(steep, "").text
+    assert "<td>32</td>" in batches.gains_table(flat, "").text.replace(' class="number"', "")
 
 
 @given(st.floats(1.01, 3), st.sampled_from([2, 4, 16]))
 def test_a_gain_is_of_one_doubling_however_far_apart_the_sizes(gain, factor):
     small = record("numpy", 1.0, 32)
     large = record("numpy", 1.0 / gain ** np.log2(factor), 32 * factor)
-    ((_, _, found),) = batch_tables.gains([small, large])
+    ((_, _, found),) = batches.gains([small, large])
 
     assert found.median == pytest.approx(gain)
     assert found.low <= found.median <= found.high
@@ -234,7 +234,7 @@ def test_a_gain_is_of_one_doubling_however_far_apart_the_sizes(gain, factor):
 @given(st.floats(1e-6, 1e-3), st.floats(1e-7, 1e-5))
 def test_a_line_through_two_sizes_gives_back_step_and_image(step_s, image_s):
     made = line("numpy", step_s, image_s)
-    found = batch_tables.plateau(made[0], made[-1])
+    found = batches.plateau(made[0], made[-1])
 
     # the rounds' noise is 20 %, and the same at both sizes
     assert all(found.values())
@@ -246,7 +246,7 @@ def test_a_line_through_two_sizes_gives_back_step_and_image(step_s, image_s):
 
 
 def test_no_line_is_drawn_where_the_larger_batch_is_slower():
-    table = batch_tables.plateau_table([record("numpy", 0.1), record("numpy", 0.3, 4096)], "").text
+    table = batches.plateau_table([record("numpy", 0.1), record("numpy", 0.3, 4096)], "").text
 
     assert "no line" in table
     assert table.count("–") == 3

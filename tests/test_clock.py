@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from overhead.loops.base import Op
 from overhead.machine import timer as timers
+from overhead.machine.usage import peak_rss_bytes
 from overhead.measure import clock as timing
 
 READ_NS = 1  # what a reading of the pretended clock takes
@@ -127,4 +128,4 @@ def test_the_smallest_step_of_a_clock_is_found(step):
 
 
 def test_peak_memory_is_that_of_a_process():
-    assert 10**7 < timing.peak_rss_bytes() < 10**12
+    assert 10**7 < peak_rss_bytes() < 10**12

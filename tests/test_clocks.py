@@ -10,8 +10,7 @@ import pytest
 from overhead.chapters.base import ParameterError
 from overhead.chapters.clocks import chapter as clocks
 from overhead.chapters.clocks.chapter import Clocks
-from overhead.harness import experiments
-from overhead.harness import self_check as selfcheck
+from overhead.harness import comparisons, experiments
 from overhead.harness.experiments import PAIRS, SHARES, Sizes
 from overhead.measure.session import Session
 from overhead.records import record as records
@@ -43,10 +42,10 @@ def test_every_experiment_leaves_its_samples(taken):
 
     assert {"timer", "a-a", "fresh", "step", "empty", "load quiet", None} <= ops
     assert {f"injection-{percent} 1" for percent in SHARES} <= ops
-    assert len(selfcheck.comparisons(taken)) == 3
-    assert {ratio.n for ratio in selfcheck.comparisons(taken)} == {PAIRS}
-    assert [ratio.n for ratio in selfcheck.fresh_comparisons(taken, 1)] == [PAIRS]
-    a, b = selfcheck.arms(taken, "load interleaved 1")
+    assert len(comparisons.in_one_process(taken)) == 3
+    assert {ratio.n for ratio in comparisons.in_one_process(taken)} == {PAIRS}
+    assert [ratio.n for ratio in comparisons.in_fresh_processes(taken, 1)] == [PAIRS]
+    a, b = comparisons.arms(taken, "load interleaved 1")
     assert len(a[0]) == len(b[0]) == 12
 
 
@@ -89,12 +88,12 @@ def test_every_part_has_one_sentence_to_remember_and_one_figure(taken, part):
 
 def test_numbers_on_the_page_are_the_records_own(taken):
     chapter = Clocks()
-    quiet = selfcheck.load_ratios(taken)[0]
+    quiet = comparisons.beside_a_load(taken)[0]
     timer = taken[0].timer
 
     assert tables.interval(quiet) in chapter.beside(taken).text
     assert f"{timer['pair_cost_ns']:.0f} ns" in chapter.timer(taken).text
-    assert f"{selfcheck.different(selfcheck.comparisons(taken))} of 3 comparisons" in chapter.itself(taken).text
+    assert f"{comparisons.different(comparisons.in_one_process(taken))} of 3 comparisons" in chapter.itself(taken).text
     sums = chapter.looking_frame(taken)
     assert tables.interval(sums["the same calls, one wait"]) in chapter.looking(taken).text
     assert sums["thirteen empty pairs of readings"].median < sums["the same calls, one wait"].median
@@ -104,7 +103,7 @@ def test_the_table_has_a_row_a_trial_with_interval_and_pairs(taken):
     text = Clocks().table(taken).text
 
     for op in (*(f"injection-{percent}" for percent in SHARES), "load interleaved"):
-        (ratio,) = selfcheck.trials(taken, op)
+        (ratio,) = comparisons.trials(taken, op)
         assert tables.interval(ratio, 4) in text
         assert stats.verdict(ratio) in text
     assert "95 % interval" in text
@@ -112,7 +111,7 @@ def test_the_table_has_a_row_a_trial_with_interval_and_pairs(taken):
 
 
 def test_one_in_twenty_is_said_with_its_interval(taken):
-    low, high = selfcheck.share_of(selfcheck.different(selfcheck.comparisons(taken)), 3)[1:]
+    low, high = comparisons.share_of(comparisons.different(comparisons.in_one_process(taken)), 3)[1:]
 
     assert f"[{100 * low:.1f}, {100 * high:.1f}]" in Clocks().itself(taken).text
 
@@ -132,7 +131,7 @@ def test_presets_change_how_often_and_nothing_else():
 
     for less, more in itertools.pairwise(sizes):
         assert all(a <= b for a, b in zip(less, more, strict=True))
-    assert all(s.trials >= 1 and s.fresh >= selfcheck.PROCESSES for s in sizes)
+    assert all(s.trials >= 1 and s.fresh >= comparisons.PROCESSES for s in sizes)
     assert sizes[-1].comparisons >= 1000
     assert sizes[-1].trials >= 10
 

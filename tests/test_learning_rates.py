@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from overhead.chapters.base import ParameterError
-from overhead.chapters.learning_rates import figures as rate_figures
-from overhead.chapters.learning_rates import tables as rate_tables
-from overhead.chapters.learning_rates.chapter import SHAPES, LearningRates, source
+from overhead.chapters.learning_rates import figures, models
+from overhead.chapters.learning_rates.chapter import SHAPES, LearningRates, of_part, source
 from overhead.problem.workload import Workload
 from overhead.records.record import Record
 from overhead.sweep.passing import WAYS
@@ -109,7 +108,7 @@ def test_the_number_of_rates_is_always_timed_and_presets_only_add_numbers() -> N
 
 
 def test_a_frame_holds_time_a_model_and_the_floor() -> None:
-    frame = STUDY.models_frame(RECORDS).set_index(["engine", "models"])
+    frame = models.frame(of_part(RECORDS, "models")).set_index(["engine", "models"])
     assert frame.loc[("vmap", 3), "us"] == pytest.approx(45, rel=0.01)
     assert frame.loc[("vmap", 3), "times_floor"] == pytest.approx(0.9, rel=0.03)  # of the better library
     assert frame.loc[("jax-epoch", 4), "us"] == pytest.approx(58, rel=0.01)  # one model, whatever stands beside it
@@ -153,11 +152,11 @@ def test_tables_show_every_row_and_never_a_zero_for_what_was_not_measured() -> N
 def test_figures_draw_whatever_diverged_or_failed(dark: bool) -> None:
     many = [curve(10.0**-k, own, 0.9) for k in range(14) for own in (False, True)]
     gpu = [timed("vmap", models, models, 9, "gpu") for models in (1, 4)]
-    figures = [
-        STUDY.curves_figure(RECORDS), rate_figures.curves(many), rate_figures.curves([CURVES[2]]),
+    drawn = [
+        STUDY.curves_figure(RECORDS), figures.curves(many), figures.curves([CURVES[2]]),
         STUDY.models_figure(RECORDS), STUDY.models_figure([*MODELS, *gpu]),
     ]  # fmt: skip
-    for figure in figures:
+    for figure in drawn:
         assert figure._render(dark, "png").startswith(b"\x89PNG")
         assert figure.alt
         assert "nan" not in figure.alt
@@ -173,7 +172,7 @@ def test_the_code_is_shown_from_its_file() -> None:
 
 
 def test_a_paired_ratio_of_a_number_of_models_is_of_time_a_model() -> None:
-    (record_,) = [r for r in MODELS if r.loop == "vmap" and rate_tables.compared(r) == 4]
-    values = rate_tables.per_model_us(record_)
+    (record_,) = [r for r in MODELS if r.loop == "vmap" and models.compared(r) == 4]
+    values = models.per_model_us(record_)
     assert len(values) == 1
     assert math.isclose(sorted(values[0])[4], 90, rel_tol=0.01)

@@ -12,7 +12,7 @@ import overhead.chapters.batch_sweep.chapter as sweep
 import overhead.chapters.ladder.chapter as ladder
 from overhead.book import execute
 from overhead.chapters import CHAPTERS, chapter_of
-from overhead.chapters.batch_sweep import quality
+from overhead.chapters.batch_sweep import axes, quality
 from overhead.chapters.clocks import chapter as clocks
 from overhead.harness.experiments import Sizes
 from overhead.measure import probing
@@ -41,7 +41,7 @@ def numpy_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(quality.PLANS, "quick", quality.Plan((4096,), (0.1,), 1, 1, 1))
     monkeypatch.setitem(clocks.SIZES, "quick", Sizes(comparisons=20, fresh=2, trials=1, trial_s=0.2, loads=1, fakes=1))
     monkeypatch.setattr(ladder, "RUNGS", [rung for rung in ladder.RUNGS if "per-image" not in rung.loop])
-    monkeypatch.setattr(sweep, "AXES", {**sweep.AXES, "quick": sweep.Axes((4096,), ("numpy",))})
+    monkeypatch.setattr(sweep, "AXES", {**sweep.AXES, "quick": axes.Axes((4096,), ("numpy",))})
 
 
 @pytest.mark.slow

@@ -213,7 +213,7 @@ def test_thirty_million_events_are_counted_and_not_read(tmp_path):
 
 MEASURED = """
 import sys
-from overhead.measure.clock import peak_rss_bytes
+from overhead.machine.usage import peak_rss_bytes
 from overhead.profiles import read_profile
 try:
     read_profile(sys.argv[1])

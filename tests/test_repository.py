@@ -307,6 +307,22 @@ def test_the_architecture_names_every_module_in_the_order_of_the_layers():
     assert listed == sorted(listed, key=lambda name: rank[name])
 
 
+def test_the_number_of_layers_is_the_one_that_is_named():
+    (contract,) = [c for c in PYPROJECT["tool"]["importlinter"]["contracts"] if c["type"] == "layers"]
+    named = re.search(r"checks them: (\d+) layers", (ROOT / "CONTRIBUTING.md").read_text())
+
+    assert named
+    assert int(named[1]) == len(contract["layers"])
+
+
+def test_no_module_is_long():
+    """A reader holds one of at most 300 lines in mind; loops are exhibits, whole and flat, and may be longer."""
+    modules = [path for path in PACKAGE.rglob("*.py") if PACKAGE / "loops" not in path.parents]
+    lengths = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in modules}
+
+    assert {name: length for name, length in lengths.items() if length > 300} == {}
+
+
 def test_the_conda_file_has_what_the_user_asked_for():
     environment: dict[str, Any] = yaml.safe_load((ROOT / "environment.yml").read_text())
     (pip,) = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from overhead import loops
-from overhead.chapters.where_time_goes import budget, lanes
-from overhead.chapters.where_time_goes.chapter import LEVELS, LONGEST_SPIN_NS, SPUN_OP_BY_OP, WhereTimeGoes
+from overhead.chapters.where_time_goes import budget, claims, lanes, pieces, spins
+from overhead.chapters.where_time_goes.chapter import WhereTimeGoes
 from overhead.loops.base import Loop
 from overhead.measure import clock as timing
 from overhead.measure import spin
@@ -19,6 +19,7 @@ from overhead.problem import mlp
 from overhead.problem.workload import Workload
 from overhead.records.record import Record, Samples, Timing
 from overhead.records.stats import Interval
+from overhead.showing.claims import Finding
 from test_calibration import calibrated, probe_record
 
 STUDY = WhereTimeGoes()
@@ -43,15 +44,15 @@ def case(loop: str, device: str, step_us: float, twin: bool, exposed: float | No
         return Samples(clock=what, steps=steps, process=0, round=list(range(ROUNDS)), **values)
 
     samples = [kept("wall", STEPS, step_us * STEPS * 1e-6 * drift)]
-    if loop in budget.TERMS:
-        for name in budget.pieces(loop):
+    if loop in pieces.TERMS:
+        for name in pieces.of_loop(loop):
             samples.append(kept(f"piece:{name}", 10, PIECES[name][twin] * 10e-6 * drift))
             if name == "page-faults":
                 samples.append(of_no_unit("page-faults", 10, counts=[0 if twin else 10 * FAULTS] * ROUNDS))
     if exposed is not None:
         made = spin.expected(spin.point_of(loop), workload)
-        longest = LONGEST_SPIN_NS * (1e-6 if made == 1 else 1e-9)
-        for level in LEVELS:
+        longest = spins.LONGEST_NS * (1e-6 if made == 1 else 1e-9)
+        for level in spins.LEVELS:
             samples.append(kept(f"spun:{level:g}", STEPS, np.full(ROUNDS, level * longest * made)))
             samples.append(kept(f"spin:{level:g}", STEPS, step_us * STEPS * 1e-6 * drift + level * longest * exposed))
     if device == "gpu" and not twin:
@@ -212,6 +213,8 @@ def test_utilisation_stands_beside_the_share_of_peak():
 
     assert "93%" in shown
     assert "No GPU was watched" in STUDY.utilisation(CPU_HOST).text
+    assert claims.busy(GPU_HOST) == Finding("holds", "93.0 % in the median, 93 to 93 %")
+    assert claims.busy(CPU_HOST).status == "not measured here"
 
 
 def test_on_a_gpu_the_host_and_the_device_run_side_by_side_and_are_never_added():
@@ -284,7 +287,7 @@ def test_every_loop_that_is_spun_says_where_it_dispatches():
         return spin.expected(spin.point_of(loop), Workload())
 
     assert (expected("jax-step"), expected("jax-epoch"), expected("numpy")) == (1500, 1, 13 * 1500)
-    for name in [*budget.TERMS, *SPUN_OP_BY_OP]:
+    for name in [*pieces.TERMS, *spins.OP_BY_OP]:
         assert spin.point_of(name) is not None, name
 
 

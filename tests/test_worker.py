@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 import fake_loops
 from fake_loops import contestant
-from overhead.measure import worker
+from overhead.machine.usage import busy_threads, thread_seconds
 from overhead.measure.contestant import Contestant, environment
 from overhead.measure.process import STOPPABLE, Process, WorkerFailed, without_paths
 from overhead.measure.reasons import missing
-from overhead.measure.worker import busy_threads, save_split
 from overhead.problem import mlp
 from overhead.problem.data import Split
+from overhead.problem.stored import save_split
 from overhead.problem.workload import Workload
 
 LIMIT_S = 120.0  # generous: the machine may be busy
@@ -370,4 +370,4 @@ def test_busy_threads_are_some_of_the_threads(after):
 
 @linux
 def test_the_threads_of_this_process_are_seen():
-    assert os.getpid() in worker.thread_seconds()
+    assert os.getpid() in thread_seconds()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,10 +56,12 @@ LATER = {
     "bench": Later(
         "overhead.chapters.batch_sweep.command", "Time loops against the measured floor, without a notebook."
     ),
+    "book": Later("overhead.book.command", "Render what was measured; measures nothing."),
+    "check-host": Later("overhead.book.command", "Is a contributed host's folder whole, private, harmless?"),
+    "run": Later("overhead.book.command", "Execute notebooks (default: all) on this host and keep what they measured."),
     "lab": Later("overhead.lab.command", "Exercises on a simulated GPU, for those who have none."),
     "diagnose": Later("overhead.diagnose.command", "What limits a training step of yours, shown by changing it."),
     "calibrate": Later("overhead.model.command", "Measure what `advise` predicts from: the constants of this host."),
-    "run": Later("overhead.book.command", "Execute notebooks on this host and keep what they measured."),
     "profile": Later("overhead.profiles.command", "What a profile of nsys or JAX says, as three different times."),
     "self-check": Later("overhead.harness.command", "Measure the harness itself: each property passes or fails."),
     "status": Later("overhead.book.status", "Every page: when, how, stale or not, and which claims hold."),
@@ -125,39 +125,6 @@ def cli() -> None:
 
     Example: overhead bench --loops numpy,jax-epoch --batch-sizes 32
     """
-
-
-@cli.command()
-@results_option
-@click.option("--out", type=click.Path(path_type=Path), default=Path("_build"), show_default=True)
-def book(results: Path | None, out: Path) -> None:
-    """Render what was measured; measures nothing. Prints the path of the first page.
-
-    Example: overhead book
-    """
-    from overhead.book import build as builder
-    from overhead.chapters.base import results_folder
-
-    say = partial(click.echo, err=True)
-    index = builder.build((results or results_folder()).resolve(), out.resolve(), say)
-    click.echo(os.path.relpath(index))
-
-
-@cli.command("check-host")
-@click.argument("folder", type=click.Path(path_type=Path))
-def check_host(folder: Path) -> None:
-    """Look through a contributed host's folder: whole, private, harmless? A line a finding; exit status 1 with any.
-
-    Example: overhead check-host results/gpu-box
-    """
-    from overhead.book.check_host import findings
-
-    found = findings(folder.absolute())
-    for line in found:
-        click.echo(line)
-    if found:
-        raise click.exceptions.Exit(1)
-    click.echo(f"{folder.name}: whole, private, harmless")
 
 
 @cli.command()

@@ -1,19 +1,25 @@
-"""`overhead run`: chapters measured on this host, and their pages."""
+"""`overhead run`, `book` and `check-host`: from a measurement to a page, and whether a folder may become one.
+
+What makes pages is imported when a page is made: a host that only measures needs few packages.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from overhead.book import execute
-from overhead.book.execute import NotebookFailed
-from overhead.chapters import CHAPTERS, chapter_of, keeping, unfinished
+from overhead.chapters import CHAPTERS, chapter_of
 from overhead.chapters.base import ParameterError, results_folder
+
+results_option = click.option(
+    "--results", type=click.Path(path_type=Path), help="Results folder (default: OVERHEAD_RESULTS, else ./results)."
+)
 
 
 @click.command()
@@ -24,9 +30,7 @@ from overhead.chapters.base import ParameterError, results_folder
 @click.option(
     "-p", "parameters", nargs=2, multiple=True, metavar="NAME VALUE", help="A notebook parameter; VALUE is YAML."
 )
-@click.option(
-    "--results", type=click.Path(path_type=Path), help="Results folder (default: OVERHEAD_RESULTS, else ./results)."
-)
+@results_option
 @click.option("--if-missing", is_flag=True, help="Skip notebooks that this host already has.")
 @click.option("--fresh", is_flag=True, help="Measure all anew, also what a run that was ended early has finished.")
 @click.option("--records-only", is_flag=True, help="Make no page: --from-records makes it, here or elsewhere.")
@@ -53,6 +57,9 @@ def run(
 
     Example: overhead run 05-batch-sweep -p batch_sizes '[32, 512]'
     """
+    from overhead.book import execute  # needs what native Windows has not, where `book` works
+    from overhead.chapters import keeping
+
     chapters = [Path(name).stem for name in notebook] or list(CHAPTERS)
     given = {name: _yaml(name, value) for name, value in parameters}
     shared = {"host": host, "preset": preset, "devices": [device], **given}
@@ -96,6 +103,9 @@ def _pages_of_records(chapters: list[str], named: bool, host: str, results: Path
 
     A page that cannot be made keeps none of the others; the last line then says which those were.
     """
+    from overhead.book import execute
+    from overhead.chapters import unfinished
+
     failed = []
     for chapter in chapters:
         try:
@@ -105,7 +115,7 @@ def _pages_of_records(chapters: list[str], named: bool, host: str, results: Path
             if named or execute.has_records(results / host, chapter):
                 path = execute.render(chapter, host, results)
                 click.echo(f"{chapter}: {path.parent.name}/{path.name}, from its records", err=True)
-        except (NotebookFailed, ParameterError) as error:
+        except (execute.NotebookFailed, ParameterError) as error:
             if named:
                 raise
             failed.append(chapter)
@@ -126,3 +136,35 @@ def _yaml(name: str, text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError:
         raise click.UsageError(f"-p {name}: must be YAML, got {text!r}") from None
+
+
+@click.command()
+@results_option
+@click.option("--out", type=click.Path(path_type=Path), default=Path("_build"), show_default=True)
+def book(results: Path | None, out: Path) -> None:
+    """Render what was measured; measures nothing. Prints the path of the first page.
+
+    Example: overhead book
+    """
+    from overhead.book.build import build
+
+    say = partial(click.echo, err=True)
+    index = build((results or results_folder()).resolve(), out.resolve(), say)
+    click.echo(os.path.relpath(index))
+
+
+@click.command("check-host")
+@click.argument("folder", type=click.Path(path_type=Path))
+def check_host(folder: Path) -> None:
+    """Look through a contributed host's folder: whole, private, harmless? A line a finding; exit status 1 with any.
+
+    Example: overhead check-host results/gpu-box
+    """
+    from overhead.book.check_host import findings
+
+    found = findings(folder.absolute())
+    for line in found:
+        click.echo(line)
+    if found:
+        raise click.exceptions.Exit(1)
+    click.echo(f"{folder.name}: whole, private, harmless")

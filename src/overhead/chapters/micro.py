@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
 from overhead.measure import probing
@@ -64,7 +63,7 @@ def crossed_figure(records: Sequence[Record]) -> figures.Figure:
     for clock, words in WAITS.items():
         intervals = [probing.interval_us(record, clock) for record in found.values()]
         values[words] = [i.median for i in intervals]
-        spans[words] = np.array([[i.median - i.low for i in intervals], [i.high - i.median for i in intervals]])
+        spans[words] = figures.error_bars(intervals)
     alt = "Microseconds of (32, 784) @ (784, 128): " + "; ".join(
         f"{name} with {words} {tables.number(value)}"
         for words, of_words in values.items()

@@ -64,7 +64,7 @@ def work(kind: str) -> Callable[[], object]:
 
 def compete(kind: str, core: int) -> None:
     """Work until the process is ended, or its parent is."""
-    from overhead.measure.worker import die_with_parent
+    from overhead.machine.alone import die_with_parent
 
     die_with_parent()
     os.sched_setaffinity(0, {core})

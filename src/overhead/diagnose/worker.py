@@ -19,9 +19,11 @@ from overhead.diagnose.competitor import work
 from overhead.diagnose.interventions import Condition
 from overhead.diagnose.subject import FRAMEWORKS, QUEUEING, Subject
 from overhead.loops import Declined
+from overhead.machine.pools import thread_pools
 from overhead.machine.timer import clock
+from overhead.measure.answering import answer_commands
 from overhead.measure.spin import Spinner
-from overhead.measure.worker import answer_commands, thread_pools, warm_allocator
+from overhead.measure.worker import warm_allocator
 
 AHEAD = 4  # batches that a prefetching thread makes ready at most
 # The most that one call may cost, nanoseconds: of NumPy, and of a compiled function (Keras, tf.function).

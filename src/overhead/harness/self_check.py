@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import optimize
-from scipy import stats as distributions
 
-from overhead.harness import experiments
+from overhead.harness import comparisons, experiments, synthetic
 from overhead.harness.experiments import PAIRS, SHARES, Sizes
 from overhead.loops.base import Op, nothing_to_wait_for
 from overhead.machine import host
@@ -18,16 +16,13 @@ from overhead.measure import clock as timing
 from overhead.measure.session import PRESETS, Session
 from overhead.records import stats
 from overhead.records.record import Record
-from overhead.records.stats import Interval
 
 CALLED_DIFFERENT = (0.025, 0.076)  # the share of comparisons of a loop with itself that may be, at the 5 % level
-POINTS = 0.005  # an injected slowdown is recovered within this, or the interval's half-width
 RECOVERED = 0.9  # share of the trials
 COVERED = 0.93  # at a nominal 95 %
 INTERLEAVED_MOVES, OTHER_MOVES = 0.03, 0.10  # beside a load: at most, and at least
 TRIALS = 1000  # of each synthetic distribution
 WHOLE = Sizes()
-PROCESSES = 5  # of one comparison with process-level intervals
 NET_ERROR = 0.25  # of an op of a few hundred nanoseconds, timed singly and among a thousand
 
 
@@ -81,67 +76,22 @@ def battery(session: Session, sizes: Sizes) -> Iterator[tuple[str, Callable[[], 
     yield "timer", lambda: [timer()]
 
 
-def arms(records: Sequence[Record], op: str) -> tuple[list[list[float]], list[list[float]]]:
-    """Samples of the two arms of an experiment in seconds, a list a process each; empty where it did not take place."""
-    chosen = [r for r in records if r.op == op and r.status == "ok"]
-    return tuple([s for r in chosen for s in r.processes(side)] for side in "ab")  # type: ignore[return-value]
-
-
-def trials(records: Sequence[Record], op: str) -> list[Interval]:
-    """The ratio b/a of each trial of an experiment, in order; an op is `op` and a number."""
-    found: dict[int, str] = {}
-    for record in records:
-        name, _, number = (record.op or "").rpartition(" ")
-        if name == op and record.status == "ok":
-            found[int(number)] = record.op or ""
-    both = [arms(records, found[number]) for number in sorted(found)]
-    return [stats.paired_ratio(b, a) for a, b in both]
-
-
-def share_of(times: int, of: int) -> tuple[float, float, float]:
-    """A share and its 95 % interval (Clopper and Pearson 1934)."""
-    interval = distributions.binomtest(times, of).proportion_ci(0.95, method="exact")
-    return times / of, float(interval.low), float(interval.high)
-
-
 def failed(name: str, records: Sequence[Record]) -> Property:
     """The property of an experiment that did not take place, with the reason."""
     reason = next((r.reason for r in records if r.reason), "no samples were taken")
     return Property(name, False, None, None, None, "share", 0, str(reason))
 
 
-def comparisons(records: Sequence[Record]) -> list[Interval]:
-    """The ratios of a loop with itself, cut from one long series of pairs."""
-    a, b = arms(records, "a-a")
-    return [
-        stats.paired_ratio([ours[at : at + PAIRS]], [others[at : at + PAIRS]])
-        for ours, others in zip(b, a, strict=True)
-        for at in range(0, len(ours) - PAIRS + 1, PAIRS)
-    ]
-
-
-def fresh_comparisons(records: Sequence[Record], processes: int) -> list[Interval]:
-    """The ratios of a loop with itself in two fresh processes, `processes` of each a comparison."""
-    a, b = arms(records, "fresh")
-    whole = range(0, min(len(a), len(b)) - processes + 1, processes)
-    return [stats.paired_ratio(b[at : at + processes], a[at : at + processes]) for at in whole]
-
-
-def different(ratios: Sequence[Interval]) -> int:
-    """How many of the ratios are called different from one."""
-    return sum(stats.verdict(ratio) != "no difference shown" for ratio in ratios)
-
-
 def a_a(records: Sequence[Record], fresh: Sequence[Record]) -> Property:
     """A loop against itself: how often it is called different at the 5 % level."""
-    ratios = comparisons(records)
+    ratios = comparisons.in_one_process(records)
     if not ratios:
         return failed("a-a", records)
-    share, low, high = share_of(different(ratios), len(ratios))
+    share, low, high = comparisons.share_of(comparisons.different(ratios), len(ratios))
     beside = [
-        f"{different(found)} of {len(found)} where each has {count} fresh {'process' if count == 1 else 'processes'}"
-        for count in (1, PROCESSES)
-        if (found := fresh_comparisons(fresh, count))
+        f"{comparisons.different(found)} of {len(found)} where each has {count} fresh process" + "es" * (count > 1)
+        for count in (1, comparisons.PROCESSES)
+        if (found := comparisons.in_fresh_processes(fresh, count))
     ]
     least, most = CALLED_DIFFERENT
     return Property(
@@ -152,31 +102,26 @@ def a_a(records: Sequence[Record], fresh: Sequence[Record]) -> Property:
     )  # fmt: skip
 
 
-def recovered(ratio: Interval, share: float) -> bool:
-    """Whether a slowdown shows the right sign and is within 0.5 points or the interval's half-width."""
-    close = max(POINTS, (ratio.high - ratio.low) / 2)
-    return (ratio.median > 1) == (share > 0) and abs(ratio.median - 1 - share) <= close
-
-
 def injection(records: Sequence[Record], percent: int) -> Property:
     """A busy wait of `percent` of a sample: whether it is found again."""
     name = f"injection-{percent}"
-    ratios = trials(records, name)
+    ratios = comparisons.trials(records, name)
     if not ratios:
         return failed(name, records)
-    right = sum(recovered(ratio, percent / 100) for ratio in ratios)
+    right = sum(comparisons.recovered(ratio, percent / 100) for ratio in ratios)
     middle = float(np.median([r.median for r in ratios])) - 1
     low, high = (float(np.median([getattr(r, side) for r in ratios])) - 1 for side in ("low", "high"))
     return Property(
         name, right >= RECOVERED * len(ratios), middle, low, high, "share", len(ratios),
         f"slower where {percent} % were injected (median trial); {right} of {len(ratios)} trials within "
-        f"{100 * POINTS:g} points or the half-width, {min(r.n for r in ratios)} to {max(r.n for r in ratios)} pairs",
+        f"{100 * comparisons.POINTS:g} points or the half-width, {min(r.n for r in ratios)} to "
+        f"{max(r.n for r in ratios)} pairs",
     )  # fmt: skip
 
 
 def load(records: Sequence[Record]) -> Property:
     """Beside a load that comes and goes: how far interleaved ratios move, and ratios of one after the other."""
-    quiet, together, apart = load_ratios(records)
+    quiet, together, apart = comparisons.beside_a_load(records)
     if quiet is None or not together or not apart:
         return failed("load", records)
     moves = [ratio.median / quiet.median - 1 for ratio in together]
@@ -189,13 +134,6 @@ def load(records: Sequence[Record]) -> Property:
     )  # fmt: skip
 
 
-def load_ratios(records: Sequence[Record]) -> tuple[Interval | None, list[Interval], list[Interval]]:
-    """The quiet ratio, the interleaved ones beside a load, and those of one arm after the other."""
-    a, b = arms(records, "load quiet")
-    quiet = stats.paired_ratio(b, a) if a else None
-    return quiet, trials(records, "load interleaved"), trials(records, "load one-after-the-other")
-
-
 def unsynchronised(records: Sequence[Record]) -> Property:
     """Contestants that do not wait for their device: whether each is refused, and an honest one is not."""
     fakes = [r for r in records if r.loop.endswith(":Unsynchronised")]
@@ -204,7 +142,7 @@ def unsynchronised(records: Sequence[Record]) -> Property:
         r for r in fakes
         if (r.status, r.reason) == ("failed", "returned before the device was done") and r.timing is None
     ]  # fmt: skip
-    share, low, high = share_of(len(caught), len(fakes))
+    share, low, high = comparisons.share_of(len(caught), len(fakes))
     fair = all(r.status == "ok" for r in honest)
     return Property(
         "unsynchronised", len(caught) == len(fakes) and fair, share, low, high, "share", len(fakes),
@@ -213,55 +151,19 @@ def unsynchronised(records: Sequence[Record]) -> Property:
     )  # fmt: skip
 
 
-def synthetic() -> dict[str, tuple[Callable[[np.random.Generator], list[Any]], float]]:
-    """Samples whose true median is known: what draws the series of one interval, and the median."""
-
-    def lognormal(rng: np.random.Generator, n: int) -> Any:
-        return rng.lognormal(0, 0.25, n)
-
-    def bimodal(rng: np.random.Generator, n: int) -> Any:  # two samples in five are 1.5 times as long
-        return np.where(rng.random(n) < 0.6, 1, 1.5) * rng.lognormal(0, 0.05, n)
-
-    def below(x: float) -> float:
-        return 0.6 * distributions.norm.cdf(np.log(x) / 0.05) + 0.4 * distributions.norm.cdf(np.log(x / 1.5) / 0.05)
-
-    middle = float(optimize.brentq(lambda x: below(x) - 0.5, 1, 1.5))  # type: ignore[arg-type]
-    cases: dict[str, tuple[Callable[[np.random.Generator], list[Any]], float]] = {}
-    for n in (6, 8, PAIRS, 30):
-        cases[f"log-normal, n = {n}"] = (lambda rng, n=n: [lognormal(rng, n)]), 1.0
-        cases[f"bimodal, n = {n}"] = (lambda rng, n=n: [bimodal(rng, n)]), middle
-    cases[f"log-normal, {PROCESSES} processes that differ by 20 %"] = (
-        (lambda rng: [level * lognormal(rng, 8) for level in rng.lognormal(0, 0.2, PROCESSES)]),
-        1.0,
-    )
-    return cases
-
-
-def coverage(trials: int = TRIALS) -> Property:
+def coverage(draws: int = TRIALS) -> Property:
     """Intervals of synthetic samples: the least share, over distributions and sizes, that holds the true median."""
     shares = {}
-    for name, (draw, truth) in synthetic().items():
+    for name, (draw, truth) in synthetic.samples().items():
         rng = np.random.default_rng(1)
-        found = [stats.median_interval(draw(rng)) for _ in range(trials)]
+        found = [stats.median_interval(draw(rng)) for _ in range(draws)]
         shares[name] = sum(i.low <= truth <= i.high for i in found)
     least = min(shares, key=lambda name: shares[name])
-    share, low, high = share_of(shares[least], trials)
+    share, low, high = comparisons.share_of(shares[least], draws)
     return Property(
-        "coverage", share >= COVERED, share, low, high, "share", trials,
+        "coverage", share >= COVERED, share, low, high, "share", draws,
         f"of 95 % intervals hold the true median in the worst of {len(shares)} cases ({least})",
     )  # fmt: skip
-
-
-def standing_clock(stuck: int) -> timers.Clock:
-    """A clock that shows the same for its first `stuck` readings, then one microsecond more each time."""
-    count = 0
-
-    def now() -> int:
-        nonlocal count
-        count += 1
-        return 1000 * max(0, count - stuck)
-
-    return now
 
 
 def short_op(blocks: int = 200, calls: int = 50) -> tuple[float, float]:
@@ -286,9 +188,9 @@ def timer() -> Property:
     net, truth = sorted((short_op() for _ in range(5)), key=lambda pair: pair[0] / pair[1])[2]
     nothing = [Op("nothing", "none", nothing_to_wait_for, nothing_to_wait_for)]
     standing = [
-        *timing.measure_ops(nothing, 50, standing_clock(25))[0],
-        *timing.measure_unread(nothing, 50, standing_clock(25)),
-        timers.pair_cost_ns(now=standing_clock(25)), timers.resolution_ns(now=standing_clock(25)),
+        *timing.measure_ops(nothing, 50, synthetic.standing_clock(25))[0],
+        *timing.measure_unread(nothing, 50, synthetic.standing_clock(25)),
+        timers.pair_cost_ns(now=synthetic.standing_clock(25)), timers.resolution_ns(now=synthetic.standing_clock(25)),
     ]  # fmt: skip
     sound = all(np.isfinite(value) and value > 0 for value in standing)
     interval = stats.median_interval([costs])
@@ -302,5 +204,5 @@ def timer() -> Property:
 
 
 def report(found: Sequence[Property]) -> dict[str, Any]:
-    """What `bench --self-check --json` prints."""
+    """What `overhead self-check --json` prints."""
     return {"host": host.facts(), "properties": [p._asdict() for p in found]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,19 +85,24 @@ class Case:
     def turns(self, process: int) -> dict[int, float]:
         """Round → wall seconds per epoch, the mean of the turn that a process had."""
         found: dict[int, list[float]] = {}
-        for (clock, steps, number), (rounds, values) in self.samples.items():
-            if clock == "wall" and number == process:
-                for round_, value in zip(rounds, values, strict=True):
-                    found.setdefault(round_, []).append(value * 1e-9 * self.workload.steps / steps)
+        for number, round_, seconds in self._epochs_s():
+            if number == process:
+                found.setdefault(round_, []).append(seconds)
         return {round_: sum(values) / len(values) for round_, values in found.items()}
 
     def epochs_by_process(self) -> dict[int, list[float]]:
         """Wall seconds per epoch, by number of the process."""
         found: dict[int, list[float]] = {}
-        for (clock, steps, process), (_, values) in self.samples.items():
-            if clock == "wall":
-                found.setdefault(process, []).extend(v * 1e-9 * self.workload.steps / steps for v in values)
+        for process, _, seconds in self._epochs_s():
+            found.setdefault(process, []).append(seconds)
         return found
+
+    def _epochs_s(self) -> Iterator[tuple[int, int, float]]:
+        """Process, round and wall seconds per epoch of each sample."""
+        for (clock, steps, process), (rounds, values) in self.samples.items():
+            if clock == "wall":
+                for round_, ns in zip(rounds, values, strict=True):
+                    yield process, round_, ns * 1e-9 * self.workload.steps / steps
 
     def record(self, provenance: dict[str, Any]) -> Record:
         """One record of the whole case: the wall and dispatch clocks, in seconds."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from overhead.loops.base import Loop, Op
@@ -119,21 +118,3 @@ def one_after_the_other(
             state, sample = measure(arms[side].loop, state, arms[side].steps, now)  # type: ignore[arg-type]
             found[side].append(sample.wall_ns)
     return state, *found
-
-
-def peak_rss_bytes() -> int:
-    """This process's peak resident memory so far.
-
-    `getrusage` would count what the process that started this one held at that moment; Linux's VmHWM does not.
-    """
-    import resource
-    import sys
-
-    try:
-        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
-    except OSError:
-        pass
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -33,6 +34,18 @@ class Contestant(NamedTuple):
     def resolved(self) -> Contestant:
         """With the number of threads that 0 stands for."""
         return self._replace(threads=self.threads or host.cores_allowed())
+
+
+def floors(devices: Sequence[str]) -> list[Contestant]:
+    """The floor's contestants: every library on each of `devices`, with one and with all threads."""
+    threads = sorted({1, host.cores_allowed()})
+    return [
+        Contestant(name, device, count)
+        for name, info in FLOORS.items()
+        for device in devices
+        if device in info.devices
+        for count in (threads if device == "cpu" else threads[-1:])
+    ]
 
 
 def environment(contestant: Contestant) -> dict[str, str]:

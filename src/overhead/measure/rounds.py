@@ -21,8 +21,8 @@ from overhead.measure.lineup import copies_of, lineup, mend_floors, replaced, st
 from overhead.measure.preparation import Turn, prepared
 from overhead.measure.process import Process, WorkerFailed
 from overhead.measure.session import Session
-from overhead.measure.worker import save_split
 from overhead.problem import data, mlp
+from overhead.problem.stored import save_split
 from overhead.problem.workload import Workload
 from overhead.records import stats
 from overhead.records.headline import headline

@@ -13,7 +13,6 @@ import platform
 import random
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,12 @@ from overhead import loops
 from overhead.loops import frameworks
 from overhead.loops.base import Loop, Op, nothing_to_wait_for
 from overhead.machine import timer as timers
-from overhead.machine.alone import die_with_parent
 from overhead.machine.pools import thread_pools
+from overhead.machine.usage import busy_threads, peak_rss_bytes, resident_bytes, thread_seconds
 from overhead.measure import clock as timing
-from overhead.measure.reasons import explain
-from overhead.problem.data import Split, in_floats
+from overhead.measure.answering import answer_commands
 from overhead.problem.mlp import flat, unflat
+from overhead.problem.stored import load_split
 from overhead.problem.workload import Workload
 
 WARMING_BYTES = 1 << 20
@@ -231,7 +230,7 @@ class Worker:
     def memory(self) -> dict[str, Any]:
         """Peak and present resident memory, bytes; threads that worked since the first run, None if too short."""
         return {
-            "peak_rss_bytes": timing.peak_rss_bytes(),
+            "peak_rss_bytes": peak_rss_bytes(),
             "rss_bytes": resident_bytes(),
             "busy_threads": busy_threads(self._since or {}, thread_seconds()),
         }
@@ -248,19 +247,6 @@ def warm_allocator() -> None:
     del held
 
 
-def load_split(folder: Path) -> Split:
-    """The arrays that the caller wrote, memory-mapped: nothing is copied until a loop places them. Bytes are scaled."""
-    arrays = [np.load(folder / f"{part}.npy", mmap_mode="r") for part in ("x", "y", "x_val", "y_val")]
-    return in_floats(Split(*arrays, name=(folder / "name").read_text(encoding="utf-8")))
-
-
-def save_split(folder: Path, split: Split) -> None:
-    """Write a split for `load_split`."""
-    for part in ("x", "y", "x_val", "y_val"):
-        np.save(folder / f"{part}.npy", getattr(split, part))
-    (folder / "name").write_text(split.name, encoding="utf-8")
-
-
 def versions(framework: str) -> dict[str, str]:
     """Versions of Python, NumPy and the framework with what it stands on."""
     found = {"python": platform.python_version(), "numpy": np.__version__}
@@ -270,65 +256,9 @@ def versions(framework: str) -> dict[str, str]:
     return found
 
 
-def thread_seconds() -> dict[int, float]:
-    """Processor seconds of every thread of this process so far, by thread id; empty where unknown."""
-    found = {}
-    ticks = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-    for task in Path("/proc/self/task").glob("*/stat"):
-        try:
-            fields = task.read_text(encoding="utf-8").rpartition(")")[2].split()
-        except OSError:
-            continue  # the thread has just ended
-        found[int(task.parent.name)] = (int(fields[11]) + int(fields[12])) / ticks
-    return found
-
-
-def busy_threads(before: dict[int, float], after: dict[int, float], share: float = 0.1) -> int | None:
-    """Threads that did at least `share` of the busiest thread's work; None when too short to tell."""
-    spent = [seconds - before.get(thread, 0.0) for thread, seconds in after.items()]
-    most = max(spent, default=0.0)
-    return sum(s >= share * most for s in spent) if most >= 0.1 else None
-
-
-def resident_bytes() -> int:
-    """This process's resident memory now."""
-    import psutil
-
-    return psutil.Process().memory_info().rss
-
-
 def serve(name: str, device: str, answers_on: int, kind: type[Worker] = Worker) -> None:
     """Answer commands about a loop until stdin ends."""
     answer_commands(lambda: kind(loops.make(name, device)), device, answers_on)
-
-
-def answer_commands(make: Callable[[], Any], device: str, answers_on: int) -> None:
-    """Answer commands until stdin ends, with the methods of what `make` gives; the first answer is its `hello()`.
-
-    A command that fails is answered with the reason, not with a crash.
-    Answers go to the descriptor `answers_on` with the number of their command, so that nothing that a framework or
-    a start-up file prints can be taken for one.
-    """
-    os.set_inheritable(answers_on, False)
-    answers = os.fdopen(answers_on, "w", buffering=1, encoding="utf-8")
-    die_with_parent()
-    worker: Any = None
-    for line in sys.stdin:
-        command = json.loads(line)
-        number, verb = command.pop("number"), command.pop("do")
-        try:
-            if worker is None:
-                start = time.perf_counter()
-                worker = make()
-                import_s = time.perf_counter() - start
-                answer = {"import_s": import_s, **worker.hello()}
-            else:
-                answer = getattr(worker, verb)(**command)
-        except Exception as error:
-            status, reason = explain(error, device)
-            answer = {"status": status, "reason": reason}
-        answers.write(json.dumps({"number": number, **answer}) + "\n")
-        answers.flush()
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ from overhead.machine import host as hosts
 from overhead.machine.alone import measuring
 from overhead.measure.contestant import Contestant
 from overhead.measure.process import START_LIMIT_S, Process, WorkerFailed
-from overhead.measure.worker import save_split
 from overhead.model.census import CALIBRATED, CENSUS
 from overhead.model.constants import TERMS, Constants, Curve, Frame, Library
 from overhead.model.products import LAYOUTS, Timed, fit_layout, leave_out, rivals
 from overhead.model.replay import DRAWS, Parts, framed, parts
 from overhead.problem import data, mlp
+from overhead.problem.stored import save_split
 from overhead.problem.workload import Workload
 from overhead.records.headline import decile
 

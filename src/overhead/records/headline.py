@@ -32,9 +32,8 @@ def turns(record: Record) -> Rounds:
     for samples in record.timing.samples if record.timing and record.status == "ok" else []:
         if samples.clock == "wall":
             of_process = found.setdefault((samples.set_number, samples.process), {})
-            scale = record.steps_per_epoch / samples.steps
-            for round_, value in zip(samples.round, samples.values_s, strict=True):
-                of_process.setdefault(round_, []).append(value * scale)
+            for round_, seconds in zip(samples.round, samples.epochs_s(record.steps_per_epoch), strict=True):
+                of_process.setdefault(round_, []).append(seconds)
     best: Rounds = {}
     for (set_, _), rounds in found.items():
         means = {round_: sum(values) / len(values) for round_, values in rounds.items()}

@@ -45,9 +45,9 @@ def best(records: Sequence[Record]) -> Rounds:
         found: dict[int, list[tuple[int, int, float]]] = {}
         for samples in record.timing.samples if record.timing and record.status == "ok" else []:
             if samples.clock == "wall":
-                scale = record.steps_per_epoch / samples.steps
+                seconds = samples.epochs_s(record.steps_per_epoch)
                 found.setdefault(samples.process, []).extend(
-                    (samples.set_number, r, v * scale) for r, v in zip(samples.round, samples.values_s, strict=True)
+                    (samples.set_number, r, s) for r, s in zip(samples.round, seconds, strict=True)
                 )
         for taken in found.values():
             for set_, rounds in typical(taken).items():

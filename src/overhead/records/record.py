@@ -58,6 +58,11 @@ class Samples(BaseModel):
         """The samples in seconds, whichever unit the file keeps; empty for counts and shares."""
         return self.seconds if self.seconds is not None else [n * 1e-9 for n in self.ns or []]
 
+    def epochs_s(self, steps: int) -> list[float]:
+        """Seconds an epoch of so many steps would take at the pace of each sample."""
+        scale = steps / self.steps
+        return [seconds * scale for seconds in self.values_s]
+
 
 class Timing(BaseModel):
     """The cold run apart, why sampling stopped, and every sample."""
@@ -186,8 +191,7 @@ class Record(BaseModel):
         found: dict[int, list[float]] = {}
         for samples in self.timing.samples if self.timing else []:
             if samples.clock == "wall":
-                scale = self.steps_per_epoch / samples.steps
-                found.setdefault(samples.process, []).extend(s * scale for s in samples.values_s)
+                found.setdefault(samples.process, []).extend(samples.epochs_s(self.steps_per_epoch))
         return [found[p] for p in sorted(found)]
 
 

@@ -167,3 +167,12 @@ def alike(accuracies: Mapping[str, float]) -> Finding:
 def counted(value: float, held: bool, words: str) -> Finding:
     """A count, which has no interval: it is as the statement says or it is not."""
     return Finding(HOLDS if held else FAILS, f"{tables.number(value)} {words}")
+
+
+def first_run(records: Sequence[Record], loop: str, batch_size: int) -> Finding:
+    """*The first is slower*: the first run of a loop, which may compile, takes longer than its later ones."""
+    record = timed(records, loop, batch_size)
+    steady = tables.headline(record) if record else None
+    if record is None or steady is None or record.timing is None or not record.timing.first_s:
+        return missing("no first run was kept beside later ones")
+    return above(against(record.timing.first_s, steady))

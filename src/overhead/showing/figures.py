@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from overhead.loops import frameworks
+from overhead.records.stats import Interval
 
 if TYPE_CHECKING:  # a host that only measures needs no Matplotlib
     from matplotlib.axes import Axes
@@ -143,6 +144,11 @@ def against_batch_size(frame: pd.DataFrame, floor: pd.DataFrame, value: str, uni
         label_ends(axes, ends, 4.6)
 
     return Figure(draw, alt, height=4.6)
+
+
+def error_bars(intervals: Iterable[Interval]) -> np.ndarray:
+    """The distances from the medians down and up: (2, intervals)."""
+    return np.array([(i.median - i.low, i.high - i.median) for i in intervals]).reshape(-1, 2).T
 
 
 def bars(

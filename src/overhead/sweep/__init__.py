@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from overhead.machine import host
 from overhead.machine.alone import scratch
-from overhead.measure.clock import peak_rss_bytes
-from overhead.measure.worker import save_split
+from overhead.machine.usage import peak_rss_bytes
 from overhead.problem import data
+from overhead.problem.stored import save_split
 from overhead.sweep import pool
 from overhead.sweep.journal import Journal, JournalBusy
 from overhead.sweep.memory import Allotment, DoesNotFit, allot, chunk_size, default_limit_bytes

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from overhead.machine.alone import scratch
-from overhead.measure.clock import peak_rss_bytes
-from overhead.measure.worker import load_split, save_split
+from overhead.machine.usage import peak_rss_bytes
 from overhead.problem import data
+from overhead.problem.stored import load_split, save_split
 from overhead.problem.workload import Workload
 
 WAYS = {

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.loops.many import ManyLoop
+from overhead.machine.usage import peak_rss_bytes
 from overhead.measure import agreement
 from overhead.measure import clock as timing
-from overhead.measure.clock import peak_rss_bytes
-from overhead.measure.worker import Worker, load_split, serve
+from overhead.measure.worker import Worker, serve
 from overhead.problem import data, mlp
+from overhead.problem.stored import load_split
 from overhead.problem.workload import Workload
 
 

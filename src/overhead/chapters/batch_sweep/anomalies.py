@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from overhead.chapters.batch_sweep.tables import mapped, size_of
+from overhead.chapters.batch_sweep.batches import mapped, size_of
 from overhead.chapters.pages import Html, Markdown
 from overhead.measure.case import Case
 from overhead.measure.contestant import Contestant

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from overhead.chapters.base import ParameterError
-from overhead.chapters.batch_sweep.chapter import floors
 from overhead.chapters.provenance import revision, stamped
 from overhead.loops import FLOORS, LOOPS
 from overhead.machine import host
-from overhead.measure.contestant import Contestant
+from overhead.measure.contestant import Contestant, floors
 from overhead.measure.journal import Journal
 from overhead.measure.rounds import run_cases
 from overhead.measure.session import PRESETS, Session

@@ -8,77 +8,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import pandas as pd
-from pydantic import BeforeValidator, TypeAdapter
 
 from overhead.chapters import pages
-from overhead.chapters.base import BatchSizes, Chapter, a_list
-from overhead.chapters.batch_sweep import anomalies, article, quality, quality_tables
-from overhead.chapters.batch_sweep import tables as batch_tables
-from overhead.loops import FLOORS, LOOPS
-from overhead.machine import host
+from overhead.chapters.base import Chapter
+from overhead.chapters.batch_sweep import anomalies, article, batches, quality, quality_tables
+from overhead.chapters.batch_sweep.axes import (
+    AUTO,
+    AXES,
+    HEADLINE_LOOPS,
+    PER_IMAGE,
+    QUICK_REMAINDER,
+    VALIDATED,
+    Loops,
+    Sizes,
+)
+from overhead.loops import LOOPS
 from overhead.measure.case import Case
-from overhead.measure.contestant import Contestant
+from overhead.measure.contestant import Contestant, floors
 from overhead.measure.rounds import time_cases
 from overhead.measure.session import PRESETS, Preset, Session
 from overhead.problem.workload import LearningRate, Workload
 from overhead.records.record import Record
 from overhead.showing import figures, tables
-
-AUTO = "auto"  # the preset's
-PER_IMAGE, VALIDATED = "numpy-per-image", "keras-fit-validated"
-QUICK_LOOPS = ("numpy", PER_IMAGE, "keras-fit", VALIDATED, "jax-step", "jax-epoch")
-QUICK_REMAINDER = ("numpy", "jax-epoch")  # with the other remainder policy
-QUICK_ON_GPU = ("cupy", "cupy-graph", "cupy-persistent")
-MORE_LOOPS = (
-    "jax-epoch-tuned",
-    "keras-fit-tuned",
-    "keras-jax-fit",
-    "tf-step",
-    "tf-epoch",
-    "numpy-preallocated",
-    "blas-epoch",
-    "cupy-per-image",
-)
-
-
-class Axes(NamedTuple):
-    """The points that a preset measures where the parameters leave them open."""
-
-    batch_sizes: tuple[int, ...]
-    loops: tuple[str, ...]
-
-
-AXES = {
-    "quick": Axes((32, 512, 4096), QUICK_LOOPS + QUICK_ON_GPU),
-    "workshop": Axes((32, 128, 512, 2048, 4096), QUICK_LOOPS + QUICK_ON_GPU + MORE_LOOPS),
-    "full": Axes((32, 64, 128, 256, 512, 1024, 2048, 4096), QUICK_LOOPS + QUICK_ON_GPU + MORE_LOOPS),
-}
-
-
-def _sizes(value: Any) -> list[Any]:
-    return [AUTO] if value in (AUTO, [AUTO]) else TypeAdapter(BatchSizes).validate_python(value)
-
-
-def _loops(value: Any) -> list[str]:
-    if value in (AUTO, [AUTO]):
-        return [AUTO]
-    names = a_list([value] if isinstance(value, str) and value in LOOPS else value, "[numpy, jax-epoch]")
-    for name in names:
-        if not isinstance(name, str) or name not in LOOPS:
-            raise ValueError(f"must be of {', '.join(LOOPS)}, got {name!r}")
-        if LOOPS[name].less_arithmetic:  # the floor of this chapter is that of dense loops
-            raise ValueError(f"must be loops that multiply by every pixel, got {name!r}; `overhead bench` times it")
-    return list(dict.fromkeys(names))
-
-
-Loops = Annotated[list[str], BeforeValidator(_loops)]
-Sizes = Annotated[list[Any], BeforeValidator(_sizes)]
-
-
-HEADLINE_LOOPS = ("numpy", "jax-step", "jax-epoch", "keras-fit")  # in several processes in quick too
 
 
 class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
@@ -263,23 +217,23 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def floors_table(self, records: Sequence[Record]) -> pages.Html:
         """The floor by library and threads; the smallest at each batch size is the floor."""
-        return batch_tables.floors_table(self.rows(records))
+        return batches.floors_table(self.rows(records))
 
     def gains_table(self, records: Sequence[Record]) -> pages.Html:
         """Per loop and device, the first batch size whose doubling gains next to nothing."""
-        return batch_tables.gains_table(self.rows(records), self.caption(records))
+        return batches.gains_table(self.rows(records), self.caption(records))
 
     def plateau_table(self, records: Sequence[Record]) -> pages.Html:
         """What is left of each loop's time when the batch grows."""
-        return batch_tables.plateau_table(self.rows(records), self.caption(records))
+        return batches.plateau_table(self.rows(records), self.caption(records))
 
     def remainder_table(self, records: Sequence[Record]) -> pages.Html:
         """Both policies for the last, partial batch: steps, images seen, seconds and accuracy."""
-        return batch_tables.remainder_table(records, self.caption(records))
+        return batches.remainder_table(records, self.caption(records))
 
     def settings_table(self, records: Sequence[Record]) -> pages.Html:
         """What each framework resolved by itself."""
-        return batch_tables.settings_table(self.rows(records))
+        return batches.settings_table(self.rows(records))
 
     def protocol_sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """What the article's protocol alone is worth here, in words."""
@@ -327,18 +281,6 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
 
 
 FLOOR_COLUMNS = ["times_floor", "times_floor_low", "times_floor_high"]
-
-
-def floors(devices: Sequence[str]) -> list[Contestant]:
-    """The floor's contestants: every library on every device, with one and with all threads."""
-    threads = sorted({1, host.cores_allowed()})
-    return [
-        Contestant(name, device, count)
-        for name, info in FLOORS.items()
-        for device in devices
-        if device in info.devices
-        for count in (threads if device == "cpu" else threads[-1:])
-    ]
 
 
 def _percent(row: Any) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from overhead.harness import self_check
+from overhead.harness import comparisons
 from overhead.harness.experiments import MORE
 from overhead.records.record import Record
-from overhead.showing import tables
-from overhead.showing.claims import Claim, Finding, above, against, between, missing, timed
+from overhead.showing.claims import Claim, Finding, between, first_run, missing
 from overhead.showing.claims import counted as counted_as
 
 CHAPTER = "00-clocks"
@@ -23,7 +23,7 @@ def reading(records: Sequence[Record]) -> Finding:
 
 
 def turns(records: Sequence[Record]) -> Finding:
-    quiet, together, _ = self_check.load_ratios(records)
+    quiet, together, _ = comparisons.beside_a_load(records)
     if quiet is None or not together:
         return missing("no load was set beside the arms")
     return between(together[0], quiet.median * (1 - NEAR), quiet.median * (1 + NEAR), f"times as long ({MORE} put in)")
@@ -34,16 +34,6 @@ def forgotten(records: Sequence[Record]) -> Finding:
     if not refused:
         return missing("no device was pretended")
     return counted_as(len(refused), all(r.status == "failed" for r in refused), "contestant refused")
-
-
-def cold(records: Sequence[Record]) -> Finding:
-    record = timed(records, "jax-epoch", 32)
-    if record is None or record.timing is None or record.timing.first_s is None:
-        return missing("no first run was kept")
-    steady = tables.headline(record)
-    if steady is None:
-        return missing("no later run was timed")
-    return above(against(record.timing.first_s, steady))
 
 
 CLAIMS = [
@@ -61,5 +51,11 @@ CLAIMS = [
         forgotten,
         ("C3",),
     ),
-    Claim("cold-run-longer", "The first run of a compiled epoch is slower than later ones.", CHAPTER, cold, ("C3",)),
+    Claim(
+        "cold-run-longer",
+        "The first run of a compiled epoch is slower than later ones.",
+        CHAPTER,
+        partial(first_run, loop="jax-epoch", batch_size=32),
+        ("C3",),
+    ),
 ]

@@ -12,23 +12,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-import pandas as pd
 from pydantic import BeforeValidator, Field
 
 from overhead import sweep
 from overhead.chapters import pages
 from overhead.chapters.base import Chapter, a_list, whole
-from overhead.chapters.batch_sweep.chapter import floors
-from overhead.chapters.learning_rates import figures as rate_figures
-from overhead.chapters.learning_rates import tables as rate_tables
+from overhead.chapters.learning_rates import commands, curves, figures, models
 from overhead.chapters.provenance import checkout
 from overhead.loops import MANY
 from overhead.machine.alone import measuring
-from overhead.measure.contestant import Contestant
+from overhead.measure.contestant import Contestant, floors
 from overhead.measure.session import Preset, Session
 from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
 from overhead.records.record import Record
-from overhead.showing import figures
+from overhead.showing.figures import Figure
 from overhead.sweep import Outcome, Sweep, passing
 from overhead.sweep.plan import rates_of
 from overhead.sweep.scaling import time_models
@@ -196,58 +193,54 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
             for way in passing.measure()
         ]
 
-    def curves_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
+    def curves_figure(self, records: Sequence[Record]) -> Figure | pages.Markdown:
         """Loss against epoch, and accuracy against rate."""
-        part = rate_tables.of_part(records, "curves")
+        part = of_part(records, "curves")
         if not any(r.status in ("ok", "diverged") for r in part):
             return pages.missing("the curves", part)
-        return rate_figures.curves(part)
+        return figures.curves(part)
 
     def curves_table(self, records: Sequence[Record]) -> pages.Html:
         """Every rate with the same first parameters and with its own, side by side."""
-        return pages.Html(rate_tables.curves(rate_tables.of_part(records, "curves")))
+        return pages.Html(curves.table(of_part(records, "curves")))
 
     def curves_sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """Which rate learnt most, which diverged, and what own first parameters change."""
-        return pages.Markdown(rate_tables.curves_sentence(rate_tables.of_part(records, "curves")))
+        return pages.Markdown(curves.sentence(of_part(records, "curves")))
 
-    def models_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
+    def models_figure(self, records: Sequence[Record]) -> Figure | pages.Markdown:
         """Microseconds a model and step against the number of models."""
-        part = rate_tables.of_part(records, "models")
+        part = of_part(records, "models")
         if not any(r.status == "ok" for r in part):
             return pages.missing("several models together", part)
-        return rate_figures.models(rate_tables.models_frame(part))
-
-    def models_frame(self, records: Sequence[Record]) -> pd.DataFrame:
-        """One row an engine, device and number of models."""
-        return rate_tables.models_frame(rate_tables.of_part(records, "models"))
+        return figures.models(models.frame(part))
 
     def models_table(self, records: Sequence[Record]) -> pages.Html:
         """The numbers of the figure, with the first call."""
-        part = rate_tables.of_part(records, "models")
-        return pages.Html(rate_tables.models(rate_tables.models_frame(part), pages.caption(part, self.settings)))
+        part = of_part(records, "models")
+        return pages.Html(models.table(models.frame(part), pages.caption(part, self.settings)))
 
     def rates_table(self, records: Sequence[Record]) -> pages.Html:
         """As many models as there are rates: seconds, times the floor, and against solo runs of `jax-epoch`."""
-        models = min(len(self.learning_rates), MOST_TIMED)
-        part = [r for r in rate_tables.of_part(records, "models") if rate_tables.compared(r) == models]
-        return pages.Html(rate_tables.all_rates(part, pages.caption(part, self.settings)))
+        rates = min(len(self.learning_rates), MOST_TIMED)
+        part = [r for r in of_part(records, "models") if models.compared(r) == rates]
+        return pages.Html(models.rates_table(part, pages.caption(part, self.settings)))
 
     def advice(self, records: Sequence[Record]) -> pages.Markdown:
         """Which engine this host should use up to which number of models, and when `vmap` loses."""
-        return pages.Markdown(rate_tables.advice(rate_tables.of_part(records, "models")))
+        return pages.Markdown(models.advice(of_part(records, "models")))
 
     def command_table(self, records: Sequence[Record]) -> pages.Html:
         """From start to last result: where the seconds go, processes, threads and memory."""
-        return pages.Html(rate_tables.command(rate_tables.of_part(records, "command"), self.epochs))
+        return pages.Html(commands.table(of_part(records, "command"), self.epochs))
 
     def passing_table(self, records: Sequence[Record]) -> pages.Html:
         """What it costs to get the images into a worker."""
-        return pages.Html(rate_tables.passed(rate_tables.of_part(records, "passing")))
+        return pages.Html(commands.passing_table(of_part(records, "passing")))
 
     def shapes_table(self, records: Sequence[Record]) -> pages.Html:
         """Architectures of different shapes through the pool."""
-        return pages.Html(rate_tables.shapes(rate_tables.of_part(records, "shapes")))
+        return pages.Html(curves.shapes_table(of_part(records, "shapes")))
 
     def code(self) -> pages.Markdown:
         """The step of one model, `vmap` of it in the epoch, and the stacked step, as their file has them."""
@@ -263,6 +256,11 @@ class LearningRates(Chapter, frozen=True, strict=True, extra="forbid"):
         return pages.Markdown(
             "```python\n" + (root / "scripts" / "article_pool.py").read_text(encoding="utf-8").rstrip() + "\n```"
         )
+
+
+def of_part(records: Sequence[Record], part: str) -> list[Record]:
+    """The records of one part of the page."""
+    return [record for record in records if record.part == part]
 
 
 def source(module: str, names: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from overhead.chapters.learning_rates.tables import member
+from overhead.chapters.learning_rates.curves import member
 from overhead.records.record import Record
 from overhead.showing.claims import Claim, Finding, counted, missing, slower
 

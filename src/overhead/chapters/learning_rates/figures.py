@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from overhead.chapters.learning_rates.tables import member
+from overhead.chapters.learning_rates.curves import member
 from overhead.records.record import Record
 from overhead.showing.figures import MARKERS, Figure, label_ends, plain_ticks
 from overhead.showing.tables import number

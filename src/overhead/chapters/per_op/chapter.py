@@ -6,34 +6,29 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
-import numpy as np
 import pandas as pd
 from pydantic import BeforeValidator, Field
 
 from overhead.chapters import pages
 from overhead.chapters.base import Chapter, whole
+from overhead.chapters.per_op.frames import Frames, added, backend_of, by_backend, interval_of
 from overhead.loops import LOOPS, numpy_
 from overhead.loops.base import STEP_OPS
 from overhead.measure.contestant import Contestant
 from overhead.measure.rounds import time_cases, time_ops
 from overhead.measure.session import Session
 from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
-from overhead.records import pairs, stats
-from overhead.records.record import Record, without_clock
+from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import figures, tables
 
 BACKENDS = ["numpy", "tf-eager", "jax-op-by-op", "cupy"]
 STEPS_A_TURN = 50
 A_STEP = "a step op by op"
-FRAME_COLUMNS = ["loop", "device", "backend", "op", "group", "median_us", "low_us", "high_us", "mean_us", "n"]
-STEPS_COLUMNS = [
-    "backend", "loop_name", "device", "sum", "unread", "loop", "reading", "difference", "ratio", "closure", "own",
-]  # fmt: skip
 WAYS = {"sum": "sum of timed ops", "unread": "same calls, one wait", "loop": "the loop's own step"}
 
 
-class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
+class PerOp(Frames, Chapter, frozen=True, strict=True, extra="forbid"):
     """Microseconds of each operation of a step, for every library that runs a step op by op."""
 
     name: ClassVar[str] = "01-per-op-breakdown"
@@ -61,70 +56,6 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
         """The thirteen operations as the source file of the NumPy loop has them."""
         return pages.source_of([numpy_.step_ops])
 
-    def frame(self, records: Sequence[Record]) -> pd.DataFrame:
-        """One row a backend and op: loop, device, op, group, median_us, low_us, high_us, mean_us, n."""
-        rows = []
-        for record in records:
-            if record.op in STEP_OPS and record.status == "ok":
-                micro = [[s * 1e6 for s in process] for process in without_clock(record)]
-                interval = stats.median_interval(micro)
-                rows.append(
-                    {
-                        "loop": record.loop,
-                        "device": record.device,
-                        "backend": _backend(record),
-                        "op": record.op,
-                        "group": STEP_OPS[record.op],
-                        "median_us": interval.median,
-                        "low_us": interval.low,
-                        "high_us": interval.high,
-                        "mean_us": stats.mean(micro),
-                        "n": interval.n,
-                    }
-                )
-        return pd.DataFrame(rows, columns=FRAME_COLUMNS)
-
-    def steps_frame(self, records: Sequence[Record]) -> pd.DataFrame:
-        """One row a backend: the step timed three ways, and what the timing costs, microseconds a step.
-
-        `sum` adds up the thirteen ops of each step; `unread` is the same thunks in order with one wait at the end;
-        `loop` is the loop's own step. `reading` is what the sum exceeds unread by for thirteen empty calls: the
-        clock's part. `difference` (sum - unread), `ratio` (sum / unread) and `closure` ((sum - reading) / unread)
-        pair the medians of the same turn.
-        """
-        rows = []
-        for backend, of_backend in _by_backend(records).items():
-            ops = [r for r in of_backend if r.op in STEP_OPS]
-            whole = next((r for r in of_backend if r.op == "step"), None)
-            empty = next((r for r in of_backend if r.op == "empty"), None)
-            if not ops or whole is None or empty is None:
-                continue
-            sums, unread, loop = _added(ops), _samples(whole, "unread"), _samples(whole, "wall")
-            reading = float(_samples(empty, "op")["us"].median() - _samples(empty, "unread")["us"].median())
-            of_sum, of_unread, of_loop = _turns(sums), _turns(unread), _turns(loop)
-            shared = pairs.joined(of_sum, of_unread, of_loop)
-            if not shared:
-                continue
-            less_reading = {set_: {t: us - reading for t, us in turns.items()} for set_, turns in of_sum.items()}
-            rows.append(
-                {
-                    "backend": backend,
-                    "loop_name": ops[0].loop,
-                    "device": ops[0].device,
-                    "sum": _interval(sums["us"]),
-                    "unread": _interval(unread["us"]),
-                    "loop": _interval(loop["us"]),
-                    "reading": reading,
-                    "difference": stats.difference_interval(
-                        summed - plain for turns in shared for summed, plain, _ in turns
-                    ),
-                    "ratio": pairs.ratio(of_sum, of_unread),
-                    "closure": pairs.ratio(less_reading, of_unread),
-                    "own": pairs.ratio(of_loop, of_unread),
-                }
-            )
-        return pd.DataFrame(rows, columns=STEPS_COLUMNS)
-
     def sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """What this host's records say, in words."""
         frame, steps = self.frame(records), self.steps_frame(records)
@@ -141,7 +72,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
             )
         for record in records:
             if record.status != "ok":
-                lines.append(f"- **{_backend(record)}** is missing: {record.reason}.")
+                lines.append(f"- **{backend_of(record)}** is missing: {record.reason}.")
         if not lines:
             return pages.missing(A_STEP, records)
         return pages.Markdown("\n".join(lines))
@@ -201,10 +132,7 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
             return pages.missing(f"{A_STEP} and as a whole", records)
         names = frame["backend"].tolist()
         values = {WAYS[way]: [i.median for i in frame[way]] for way in WAYS}
-        spans = {
-            WAYS[way]: np.array([[i.median - i.low for i in frame[way]], [i.high - i.median for i in frame[way]]])
-            for way in WAYS
-        }
+        spans = {words: figures.error_bars(frame[way]) for way, words in WAYS.items()}
         alt = f"Microseconds of a step at batch size {self.batch_size}, timed three ways: " + "; ".join(
             f"{name} {way} {tables.number(value)}"
             for way, of_way in values.items()
@@ -228,12 +156,12 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
     def groups_table(self, records: Sequence[Record]) -> pages.Html:
         """Forward, loss, backward and update: the ops of each group added up step by step, microseconds."""
         rows = []
-        backends = _by_backend(records)
+        backends = by_backend(records)
         for group in dict.fromkeys(STEP_OPS.values()) if backends else ():
             row: dict[str, Any] = {"group": group}
             for backend, of_backend in backends.items():
                 chosen = [r for r in of_backend if STEP_OPS.get(r.op or "") == group]
-                row[f"{backend}, us a step"] = _us(_interval(_added(chosen)["us"])) if chosen else tables.NOT_MEASURED
+                row[f"{backend}, us a step"] = _us(interval_of(added(chosen)["us"])) if chosen else tables.NOT_MEASURED
             rows.append(row)
         return pages.Html(tables.as_html(pd.DataFrame(rows), self._caption(records), A_STEP))
 
@@ -262,47 +190,5 @@ class PerOp(Chapter, frozen=True, strict=True, extra="forbid"):
         return f"n = {steps:,} steps a backend in turns of {STEPS_A_TURN}. " + pages.caption(records, self.settings)
 
 
-def _samples(record: Record, clock: str) -> pd.DataFrame:
-    """Samples of one clock: set, process, round, us (a step)."""
-    parts = [
-        pd.DataFrame(
-            {"set": s.set_number, "process": s.process, "round": s.round, "us": np.array(s.values_s) / s.steps * 1e6}
-        )
-        for s in (record.timing.samples if record.timing else [])
-        if s.clock == clock
-    ]
-    return pd.concat(parts, ignore_index=True)
-
-
-def _added(ops: Sequence[Record]) -> pd.DataFrame:
-    """The ops of each step added up: set, process, round, us.
-
-    By position: the ops of a step are sampled one after the other in one call, so equal places are one step.
-    """
-    each = [_samples(record, "op") for record in ops]
-    return each[0].assign(us=sum(frame["us"] for frame in each))
-
-
-def _turns(samples: pd.DataFrame) -> pairs.Rounds:
-    """The median microseconds of each turn."""
-    return pairs.typical(list(zip(samples["set"], samples["round"], samples["us"], strict=True)))
-
-
-def _interval(us: pd.Series) -> Interval:
-    return stats.median_interval([us.to_numpy()])
-
-
 def _us(interval: Interval) -> str:
     return tables.interval(interval)
-
-
-def _backend(record: Record) -> str:
-    return f"{record.loop} ({record.device})"
-
-
-def _by_backend(records: Sequence[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        if record.status == "ok":
-            found.setdefault(_backend(record), []).append(record)
-    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -11,27 +11,20 @@ from pydantic import BeforeValidator, Field
 
 from overhead.chapters import micro, pages
 from overhead.chapters.base import Chapter, results_folder, whole
-from overhead.chapters.where_time_goes import budget, lanes
+from overhead.chapters.where_time_goes import budget, figures, lanes, pieces, spins
 from overhead.loops import LOOPS
 from overhead.machine import host
-from overhead.measure import calibration, probing, spin
+from overhead.measure import calibration, probing
 from overhead.measure.contestant import Contestant
 from overhead.measure.preparation import Turn
-from overhead.measure.process import WorkerFailed
 from overhead.measure.rounds import time_cases, time_epochs
 from overhead.measure.session import ONE_PROCESS, PRESETS, Session
 from overhead.problem import bounds
 from overhead.problem.workload import TRAINING_IMAGES, LearningRate, Workload
 from overhead.records import pairs, stats
 from overhead.records.record import Record
-from overhead.records.stats import Interval
-from overhead.showing import figures, tables
-
-SPUN_OP_BY_OP = ["tf-eager", "jax-op-by-op", "cupy"]  # numpy is spun with the loops that have a budget
-LEVELS = (0.0, 0.5, 1.0)  # of the longest spin
-LONGEST_SPIN_NS = 50_000  # or what makes an epoch longer by half, where a loop dispatches too seldom to show this
-SPIN_STEPS = {"ops": 60, "model:train_function": 150}  # of a sample; an epoch for the others
-
+from overhead.showing import tables
+from overhead.showing.figures import Figure
 
 A_BUDGET, SPUN = "a step as a sum of parts", "a loop with waits at its dispatches"  # what may be missing
 
@@ -70,45 +63,24 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
         """The calibration, the budget's loops on the workload and on its twin, and the loops dispatched op by op."""
         found = calibration.for_chapter(self.host, self.usable_devices(), session, results_folder())
         session = session._replace(learns=False)
-        alone = [c._replace(threads=1) for c in self.contestants(budget.ALSO_ALONE) if c.device == "cpu"]
+        alone = [c._replace(threads=1) for c in self.contestants(pieces.ALSO_ALONE) if c.device == "cpu"]
         timed = time_cases(
-            self.contestants(list(budget.TERMS)) + (alone if host.cores_allowed() > 1 else []),
+            self.contestants(list(pieces.TERMS)) + (alone if host.cores_allowed() > 1 else []),
             [self.workload, self.twin], session, self.budget_turn,
         )  # fmt: skip
-        images = min(TRAINING_IMAGES, SPIN_STEPS["ops"] * self.batch_size)  # no more than a sample needs
+        images = min(TRAINING_IMAGES, spins.STEPS["ops"] * self.batch_size)  # no more than a sample needs
         few = Workload(batch_size=self.batch_size, images=images, learning_rate=self.learning_rate)
-        spun = time_cases(self.contestants(SPUN_OP_BY_OP), [few], session, self.spin_turn)
+        spun = time_cases(self.contestants(spins.OP_BY_OP), [few], session, spins.take)
         return found + [case.record(session.provenance) for case in (*timed, *spun)]
 
     def budget_turn(self, turn: Turn, round_: int) -> None:
         """The epoch on both clocks, the pieces of its step, and the epoch with a wait at every dispatch."""
         time_epochs(turn, round_)
-        budget.take_pieces(turn, round_)
+        pieces.take(turn, round_)
         if turn.case.workload == self.workload and turn.case.contestant.threads != 1:
-            self.spin_turn(turn, round_)
+            spins.take(turn, round_)
             if turn.case.contestant.device == "gpu":
-                budget.watch(turn, round_)
-
-    def spin_turn(self, turn: Turn, round_: int) -> None:
-        """One sample at each length of the wait, in an order that changes from round to round."""
-        worker, case, process, *_ = turn
-        loop, workload = case.contestant.loop, case.workload
-        point = spin.point_of(loop)
-        if point is None:
-            raise WorkerFailed("declined", f"{loop} does not say where it dispatches")
-        expected = spin.expected(point, workload)
-        steps = min(SPIN_STEPS.get(point.where, workload.steps), workload.steps)
-        epochs = [process[0] for process in case.epochs()[-1:]]
-        times = point.outlasts or 0.5
-        least = LONGEST_SPIN_NS * max(1.0, times)
-        longest = max([least, *(1e9 * times * epoch_s / expected for epoch_s in epochs)])
-        for level in np.random.default_rng(round_).permutation(LEVELS):
-            answer = worker.ask("spin", spin_ns=int(level * longest), steps=steps)
-            if answer["dispatches"] * workload.steps != expected * steps:
-                made = f"{answer['dispatches']} dispatches in {steps} steps"
-                raise WorkerFailed("failed", f"must make {expected} an epoch, made {made}")
-            case.keep(f"spin:{level:g}", steps, process, round_, [answer["wall_ns"]])
-            case.keep(f"spun:{level:g}", steps, process, round_, [answer["spun_ns"]])
+                pieces.watch(turn, round_)
 
     # --- floors -----------------------------------------------------------------------------------------------
 
@@ -157,12 +129,12 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
         ]
         return pages.Markdown("\n".join(dict.fromkeys(lines)) or "No loop could be timed on this host.")
 
-    def budget_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
+    def budget_figure(self, records: Sequence[Record]) -> Figure | pages.Markdown:
         """A bar a loop, its terms end to end, and a marker where the measured step ends."""
         found, beside = self.budgets(records), lanes.found(records, self.workload)
         if not found and not beside:
             return pages.missing(A_BUDGET, records)
-        return lanes.figure(budget.figure(found, self.batch_size), len(found), beside)
+        return lanes.figure(figures.budgets(found, self.batch_size), len(found), beside)
 
     def budget_table(self, records: Sequence[Record]) -> pages.Html:
         """A row a term, then sum, step and residual; a column a loop: microseconds a step and the share of the step."""
@@ -174,14 +146,14 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def terms(self) -> pages.Markdown:
         """How each term is measured."""
-        return pages.Markdown(budget.how())
+        return pages.Markdown(pieces.how())
 
     def utilisation(self, records: Sequence[Record]) -> pages.Html | pages.Markdown:
         """On a GPU: what the driver reports beside the share of the measured peak that the step achieves (S8)."""
         rows = []
         ceilings = calibration.ceilings([r for r in records if calibration.is_part(r)])
         for r in records:
-            shares = [share for s in r.of_no_unit(budget.UTILISATION) for share in s.shares or []]
+            shares = [share for s in r.of_no_unit(pieces.UTILISATION) for share in s.shares or []]
             if not shares or r.device != "gpu" or r.op is not None:
                 continue
             achieved = bounds.epoch_flops(self.workload) / stats.median_interval(r.epochs()).median
@@ -207,105 +179,21 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
     # --- dispatch by cause --------------------------------------------------------------------------------------
 
     def spin_frame(self, records: Sequence[Record]) -> pd.DataFrame:
-        """One row a loop: backend, expected dispatches an epoch, slope and hidden_us (Intervals over rounds), points.
-
-        `points` is a frame of level, spin_us (mean wait a dispatch) and epoch_s, medians over rounds. The slope of
-        a round is that of the least-squares line of its epoch's time against the time waited at a dispatch; of loops
-        with `outlasts` in their point, against the longer waits. `hidden_us` is the wait at a dispatch at which that
-        line leaves the epoch without waits; below 0, any wait at all costs that much more than it lasts.
-        """
-        rows = []
-        for r in records:
-            if r.op is not None or r.status != "ok" or not r.processes("spin:0") or not r.workload:
-                continue
-            point = spin.point_of(r.loop)
-            if point is None:  # no longer in the table
-                continue
-            expected, steps = spin.expected(point, self.workload), self.workload.steps
-            x, y = _per_step(r, "spun") * steps / expected, _per_step(r, "spin") * steps  # seconds: a wait, an epoch
-            lasting = slice(1 if point.outlasts else 0, None)
-            lines = [np.polyfit(x[lasting, i], y[lasting, i], 1) for i in range(x.shape[1])]
-            hidden = [1e6 * (y[0, i] - start) / slope for i, (slope, start) in enumerate(lines)]
-            points = pd.DataFrame({"spin_us": np.median(x, axis=1) * 1e6, "epoch_s": np.median(y, axis=1)})
-            rows.append(
-                {
-                    "backend": f"{r.loop} ({r.device})",
-                    "expected": expected,
-                    "slope": stats.difference_interval(slope for slope, _ in lines),
-                    "hidden_us": stats.difference_interval(hidden),
-                    "threaded": point.outlasts is not None,
-                    "points": points,
-                }
-            )
-        return pd.DataFrame(rows)
+        """One row a loop, as `spins.frame_of` describes it."""
+        return spins.frame_of(records, self.workload)
 
     def spin_sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """How many of its dispatches each loop exposes, in words."""
-        lines = []
-        for row in self.spin_frame(records).itertuples():
-            slope: Interval = row.slope
-            share = slope.median / row.expected
-            noun = "dispatch" if row.expected == 1 else "dispatches"
-            if slope.high - slope.low > row.expected:
-                lines.append(
-                    f"- **{row.backend}** makes {row.expected:,} {noun} an epoch; this run varied too much to tell "
-                    f"{'whether it exposes it' if row.expected == 1 else 'how many of them it exposes'} "
-                    f"(slope {_count_of(slope)})."
-                )
-                continue
-            lines.append(
-                f"- **{row.backend}** makes {row.expected:,} {noun} an epoch and exposes {_count_of(slope)} of "
-                f"them ({share:.0%})" + self._hidden(row)
-            )
-        return pages.Markdown("\n".join(lines) or "No loop could be spun on this host.")
-
-    def _hidden(self, row: Any) -> str:
-        """The end of a sentence: what a dispatch may last before it costs anything, where some of it hides."""
-        if not row.threaded:
-            return "."
-        hidden: Interval = row.hidden_us
-        if hidden.low > 0:
-            return f" once they last longer than the work that they hide behind, {tables.interval(hidden)} us each."
-        if hidden.high < 0:
-            cost = Interval(-hidden.median, -hidden.high, -hidden.low, hidden.n)
-            return f"; any wait costs {tables.interval(cost)} us more than it lasts, since other threads fall asleep."
-        return "."
+        return pages.Markdown(
+            "\n".join(spins.sentences(self.spin_frame(records))) or "No loop could be spun on this host."
+        )
 
     def spin_table(self, records: Sequence[Record]) -> pages.Html:
         """A row a loop: dispatches expected, slope with interval, their ratio."""
-        rows = []
-        for row in self.spin_frame(records).itertuples():
-            s: Interval = row.slope
-            of = [v / row.expected for v in (s.median, s.low, s.high)]
-            rows.append(
-                {
-                    "loop": row.backend,
-                    "dispatches an epoch": f"{row.expected:,}",
-                    "slope": _count_of(s),
-                    "slope / dispatches": tables.with_interval(*of),
-                    "hidden at a dispatch, us": tables.interval(row.hidden_us),
-                    "longest wait, us": f"{row.points['spin_us'].iloc[-1]:,.0f}",
-                    "rounds": s.n,
-                }
-            )
-        return pages.Html(tables.as_html(pd.DataFrame(rows), pages.caption(records, self.settings), SPUN))
+        shown = spins.table(self.spin_frame(records))
+        return pages.Html(tables.as_html(shown, pages.caption(records, self.settings), SPUN))
 
-    def spin_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
+    def spin_figure(self, records: Sequence[Record]) -> Figure | pages.Markdown:
         """Milliseconds that an epoch gains against the wait at each dispatch, a panel a loop; expected: dashed."""
         frame = self.spin_frame(records)
-        return pages.missing(SPUN, records) if frame.empty else budget.spin_figure(frame)
-
-
-def _per_step(record: Record, what: str) -> np.ndarray:
-    """Seconds a step at each length of the wait: (levels, rounds)."""
-    found = {f"{what}:{level:g}": [] for level in LEVELS}
-    for samples in record.timing.samples if record.timing else []:
-        if samples.clock in found:
-            found[samples.clock] += [value / samples.steps for value in samples.values_s]
-    return np.array(list(found.values()))
-
-
-def _count_of(slope: Interval) -> str:
-    if abs(slope.median) < 100:
-        return tables.interval(slope)
-    return f"{slope.median:,.0f} [{slope.low:,.0f}, {slope.high:,.0f}]"
+        return pages.missing(SPUN, records) if frame.empty else figures.spins(frame)

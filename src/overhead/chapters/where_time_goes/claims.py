@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from overhead.chapters.where_time_goes.budget import Budget
 from overhead.chapters.where_time_goes.chapter import WhereTimeGoes
+from overhead.chapters.where_time_goes.pieces import UTILISATION
 from overhead.measure import probing
 from overhead.records import pairs
 from overhead.records.record import Record
@@ -55,12 +56,12 @@ def frame(records: Sequence[Record]) -> Finding:
 
 
 def busy(records: Sequence[Record]) -> Finding:
-    watched = [r for r in records if r.device == "gpu" and r.processes("nvml:utilisation")]
-    if not watched:
+    watched = [r for r in records if r.device == "gpu" and r.op is None]
+    shares = sorted(100 * share for r in watched for s in r.of_no_unit(UTILISATION) for share in s.shares or [])
+    if not shares:
         return missing("no GPU was watched")
-    shares = [100 * s for r in watched for p in r.processes("nvml:utilisation") for s in p]
-    middle = sorted(shares)[len(shares) // 2]
-    return counted(middle, middle >= 90, f"% in the median, {min(shares):.0f} to {max(shares):.0f} %")
+    middle = shares[len(shares) // 2]
+    return counted(middle, middle >= 90, f"% in the median, {shares[0]:.0f} to {shares[-1]:.0f} %")
 
 
 CLAIMS = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
-from overhead.chapters.where_time_goes import budget
+from overhead.chapters.where_time_goes import pieces
 from overhead.problem.workload import Workload
 from overhead.records import stats
 from overhead.records.record import Record
@@ -72,17 +72,17 @@ def found(records: Sequence[Record], workload: Workload) -> list[Lanes]:
     lanes = []
     for record in records:
         of = record.workload
-        if record.device != "gpu" or record.op is not None or record.status != "ok" or record.loop not in budget.TERMS:
+        if record.device != "gpu" or record.op is not None or record.status != "ok" or record.loop not in pieces.TERMS:
             continue
         if of is None or (of.layers, of.batch_size) != (workload.layers, workload.batch_size):
             continue
-        names = [(part, term.whole_epoch) for term in budget.TERMS[record.loop] for _, part in term.parts]
-        pieces = [(_by_round(record, f"piece:{name}"), workload.steps if whole else 1) for name, whole in names]
+        names = [(part, term.whole_epoch) for term in pieces.TERMS[record.loop] for _, part in term.parts]
+        taken = [(_by_round(record, f"piece:{name}"), workload.steps if whole else 1) for name, whole in names]
         step, host = _by_round(record, "wall"), _by_round(record, "dispatch")
-        shared = sorted(set(step).intersection(host, *(values for values, _ in pieces)))
-        if not shared or not pieces:
+        shared = sorted(set(step).intersection(host, *(values for values, _ in taken)))
+        if not shared or not taken:
             continue
-        device = [sum(values[r] / steps for values, steps in pieces) for r in shared]
+        device = [sum(values[r] / steps for values, steps in taken) for r in shared]
         path = [max(host[r], busy) for r, busy in zip(shared, device, strict=True)]
         series = (
             [host[r] for r in shared], device, path, [step[r] for r in shared],

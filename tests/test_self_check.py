@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead import cli
-from overhead.harness import experiments
-from overhead.harness import self_check as selfcheck
+from overhead.harness import comparisons, experiments, self_check, synthetic
 from overhead.harness.experiments import PAIRS, SHARES, Sizes
 from overhead.loops.base import Op, nothing_to_wait_for
 from overhead.machine import disturbance
@@ -95,14 +94,14 @@ def with_slowdown(share, seed=0, pairs=120, steps=6):
 
 @pytest.mark.parametrize("drift", [0.0, 1e-4, -1e-4], ids=["steady", "slowing", "speeding up"])
 def test_a_loop_against_itself_passes_however_the_host_drifts(drift):
-    found = selfcheck.a_a(against_itself(FakeHost(noisy(drift)), random.Random(1)), [])
+    found = self_check.a_a(against_itself(FakeHost(noisy(drift)), random.Random(1)), [])
 
     assert found.passed, found.line()
     assert found.low <= 0.05 <= found.high
 
 
 def test_without_chance_in_the_order_a_drift_is_taken_for_a_difference():
-    found = selfcheck.a_a(against_itself(FakeHost(noisy(drift=2e-3)), InOrder(), 200), [])
+    found = self_check.a_a(against_itself(FakeHost(noisy(drift=2e-3)), InOrder(), 200), [])
 
     assert not found.passed
     assert found.figure > 0.076
@@ -112,8 +111,8 @@ def test_arms_that_differ_fail_as_arms_that_do_not():
     rng = np.random.default_rng(3)
     a = rng.lognormal(0, 0.01, 1000 * PAIRS)
 
-    assert not selfcheck.a_a([record("a-a", a=[a], b=[a * 1.01 * rng.lognormal(0, 0.005, a.size)])], []).passed
-    assert not selfcheck.a_a([record("a-a", a=[a], b=[a])], []).passed  # never called different is no 5 % level
+    assert not self_check.a_a([record("a-a", a=[a], b=[a * 1.01 * rng.lognormal(0, 0.005, a.size)])], []).passed
+    assert not self_check.a_a([record("a-a", a=[a], b=[a])], []).passed  # never called different is no 5 % level
 
 
 def test_fresh_processes_stand_beside():
@@ -122,14 +121,14 @@ def test_fresh_processes_stand_beside():
     arms = [[level * rng.lognormal(0, 0.01, PAIRS) for level in arm] for arm in levels]
     fresh = [record("fresh", a=arms[0]), record("fresh", b=arms[1])]
 
-    one, five = (selfcheck.fresh_comparisons(fresh, count) for count in (1, 5))
+    one, five = (comparisons.in_fresh_processes(fresh, count) for count in (1, 5))
 
     assert len(one) == 10
     assert len(five) == 2
-    assert selfcheck.different(one) >= 8  # within a process the noise is small, and says nothing of the next process
-    assert selfcheck.different(five) <= 1
-    said = selfcheck.a_a(against_itself(FakeHost(noisy()), random.Random(1)), fresh).says
-    assert f"{selfcheck.different(one)} of 10 where each has 1 fresh process" in said
+    assert comparisons.different(one) >= 8  # within a process the noise is small, and says nothing of the next process
+    assert comparisons.different(five) <= 1
+    said = self_check.a_a(against_itself(FakeHost(noisy()), random.Random(1)), fresh).says
+    assert f"{comparisons.different(one)} of 10 where each has 1 fresh process" in said
 
 
 # Slowdowns
@@ -140,7 +139,7 @@ def test_an_injected_slowdown_is_recovered(percent):
     trials = [with_slowdown(percent / 100, seed) for seed in range(10)]
     records = [record(f"injection-{percent} {n}", a=[a], b=[b]) for n, (a, b) in enumerate(trials, 1)]
 
-    found = selfcheck.injection(records, percent)
+    found = self_check.injection(records, percent)
 
     assert found.passed, found.line()
     assert found.low < percent / 100 < found.high
@@ -153,7 +152,7 @@ def test_a_slowdown_that_is_not_there_is_not_recovered(share, claimed):
         trials = [(b, a) for a, b in trials]
     records = [record(f"injection-{claimed} {n}", a=[a], b=[b]) for n, (a, b) in enumerate(trials, 1)]
 
-    assert not selfcheck.injection(records, claimed).passed
+    assert not self_check.injection(records, claimed).passed
 
 
 def test_trials_are_those_of_their_slowdown_in_order():
@@ -161,14 +160,14 @@ def test_trials_are_those_of_their_slowdown_in_order():
         record(f"injection-1{more} {n}", a=[[1.0, 1.0]], b=[[n + 0.0] * 2]) for more in ("", "0") for n in (2, 10, 1)
     ]
 
-    assert [ratio.median for ratio in selfcheck.trials(made, "injection-1")] == [1, 2, 10]
+    assert [ratio.median for ratio in comparisons.trials(made, "injection-1")] == [1, 2, 10]
 
 
 # Coverage, load, devices
 
 
 def test_intervals_of_synthetic_samples_cover():
-    found = selfcheck.coverage(400)
+    found = self_check.coverage(400)
 
     assert found.passed, found.line()
     assert found.n == 400
@@ -178,12 +177,12 @@ def test_intervals_that_are_too_narrow_do_not_cover(monkeypatch):
     right = stats.median_interval
     monkeypatch.setattr(stats, "median_interval", lambda series: right(series, 0.8))
 
-    assert not selfcheck.coverage(200).passed
+    assert not self_check.coverage(200).passed
 
 
-@pytest.mark.parametrize("name", selfcheck.synthetic())
+@pytest.mark.parametrize("name", synthetic.samples())
 def test_the_true_median_of_synthetic_samples_is_known(name):
-    draw, truth = selfcheck.synthetic()[name]
+    draw, truth = synthetic.samples()[name]
     rng = np.random.default_rng(5)
     medians = [np.median(series) for _ in range(4000) for series in draw(rng)]
     many = np.median(medians)
@@ -214,7 +213,7 @@ def load_records(together, apart, quiet=1.25):
     ],
 )
 def test_beside_a_load_only_one_way_of_comparing_may_move(together, apart, passed):
-    found = selfcheck.load(load_records(together, apart))
+    found = self_check.load(load_records(together, apart))
 
     assert found.passed == passed, found.line()
     assert "one after the other" in found.says
@@ -226,16 +225,16 @@ def test_a_contestant_that_was_given_a_time_was_not_caught():
     caught = record(None, fake, timed=False, **refused)
     fair = record(None, honest, wall=[[0.05]])
 
-    assert selfcheck.unsynchronised([caught, caught, fair]).passed
-    assert not selfcheck.unsynchronised([caught, record(None, fake, **refused, wall=[[1e-5]]), fair]).passed
-    assert not selfcheck.unsynchronised([caught, record(None, fake, wall=[[1e-5]]), fair]).passed
-    assert not selfcheck.unsynchronised([caught, record(None, honest, timed=False, **refused)]).passed
+    assert self_check.unsynchronised([caught, caught, fair]).passed
+    assert not self_check.unsynchronised([caught, record(None, fake, **refused, wall=[[1e-5]]), fair]).passed
+    assert not self_check.unsynchronised([caught, record(None, fake, wall=[[1e-5]]), fair]).passed
+    assert not self_check.unsynchronised([caught, record(None, honest, timed=False, **refused)]).passed
 
 
 def test_real_unsynchronised_workers_are_refused_and_an_honest_one_is_timed():
     bench = Session(PRESETS["quick"], {"host": "local", "notebook": "test"}, force=True)
 
-    found = selfcheck.unsynchronised(experiments.unsynchronised(bench, Sizes(fakes=1)))
+    found = self_check.unsynchronised(experiments.unsynchronised(bench, Sizes(fakes=1)))
 
     assert found.passed, found.line()
 
@@ -244,9 +243,9 @@ def test_an_experiment_that_failed_says_why():
     broken = [record(None, status="failed", reason="out of memory", timed=False)]
 
     for found in (
-        selfcheck.a_a(broken, broken),
-        selfcheck.injection(broken, 5),
-        selfcheck.load(broken),
+        self_check.a_a(broken, broken),
+        self_check.injection(broken, 5),
+        self_check.load(broken),
     ):
         assert not found.passed
         assert found.figure is None
@@ -261,12 +260,12 @@ def test_a_clock_that_stands_still_at_first_gives_no_zero_infinity_or_nan(stuck)
     nothing = [Op("nothing", "none", nothing_to_wait_for, nothing_to_wait_for)] * 2
     fake = FakeHost(lambda step: 0)
     values = [
-        *(ns for op in timing.measure_ops(nothing, 5, selfcheck.standing_clock(stuck)) for ns in op),
-        *timing.measure_unread(nothing, 5, selfcheck.standing_clock(stuck)),
-        timers.pair_cost_ns(50, selfcheck.standing_clock(stuck)),
-        timers.resolution_ns(50, selfcheck.standing_clock(stuck)),
-        *timing.measure(fake, None, 1, selfcheck.standing_clock(stuck))[1][1:],  # type: ignore[arg-type]
-        *timers.measured(selfcheck.standing_clock(stuck)),
+        *(ns for op in timing.measure_ops(nothing, 5, synthetic.standing_clock(stuck)) for ns in op),
+        *timing.measure_unread(nothing, 5, synthetic.standing_clock(stuck)),
+        timers.pair_cost_ns(50, synthetic.standing_clock(stuck)),
+        timers.resolution_ns(50, synthetic.standing_clock(stuck)),
+        *timing.measure(fake, None, 1, synthetic.standing_clock(stuck))[1][1:],  # type: ignore[arg-type]
+        *timers.measured(synthetic.standing_clock(stuck)),
     ]
 
     assert all(math.isfinite(value) and value > 0 for value in values)
@@ -308,11 +307,11 @@ def test_a_record_that_knows_its_clock_shows_ops_without_it():
 
 
 def test_the_timer_holds_a_standing_clock_against_the_harness(monkeypatch):
-    assert "gives times above 0" in selfcheck.timer().says
+    assert "gives times above 0" in self_check.timer().says
 
     monkeypatch.setattr(timing, "measure_unread", lambda *_: [0])
 
-    found = selfcheck.timer()
+    found = self_check.timer()
     assert not found.passed
     assert "gives a time that is none" in found.says
 
@@ -344,24 +343,24 @@ def synthetic_experiments(monkeypatch):
     """The battery on a perfect fake host, with fewer synthetic samples."""
     for name, records in perfect_host().items():
         monkeypatch.setattr(experiments, name, lambda *_, found=records: found)
-    whole = selfcheck.coverage
-    monkeypatch.setattr(selfcheck, "coverage", lambda: whole(100))
+    whole = self_check.coverage
+    monkeypatch.setattr(self_check, "coverage", lambda: whole(100))
 
 
 def test_the_battery_has_the_properties_that_the_design_names(synthetic_experiments):
-    found = selfcheck.run(lambda line: None)
+    found = self_check.run(lambda line: None)
 
     assert [p.name for p in found] == NAMES
     assert [p.name for p in found if not p.passed and p.name != "timer"] == []  # the timer is real, on a busy host
-    document = json.loads(json.dumps(selfcheck.report(found), allow_nan=False))
+    document = json.loads(json.dumps(self_check.report(found), allow_nan=False))
     for entry in document["properties"]:
         assert {"name", "passed", "figure", "low", "high"} <= entry.keys()
         assert entry["low"] <= entry["figure"] <= entry["high"]
 
 
 def test_the_command_prints_a_line_a_property(synthetic_experiments, monkeypatch):
-    good = selfcheck.Property("timer", True, 1.0, 0.9, 1.1, "ns", 5, "a pair")
-    monkeypatch.setattr(selfcheck, "timer", lambda: good)
+    good = self_check.Property("timer", True, 1.0, 0.9, 1.1, "ns", 5, "a pair")
+    monkeypatch.setattr(self_check, "timer", lambda: good)
 
     shown = CliRunner().invoke(cli.cli, ["bench", "--self-check"])
     document = CliRunner().invoke(cli.cli, ["bench", "--self-check", "--json"])
@@ -372,8 +371,8 @@ def test_the_command_prints_a_line_a_property(synthetic_experiments, monkeypatch
 
 
 def test_the_command_fails_where_a_property_does_not_hold(synthetic_experiments, monkeypatch):
-    bad = selfcheck.Property("timer", False, 1.0, 0.9, 1.1, "ns", 5, "a pair")
-    monkeypatch.setattr(selfcheck, "timer", lambda: bad)
+    bad = self_check.Property("timer", False, 1.0, 0.9, 1.1, "ns", 5, "a pair")
+    monkeypatch.setattr(self_check, "timer", lambda: bad)
 
     shown = CliRunner().invoke(cli.cli, ["bench", "--self-check"])
 

@@ -1,4 +1,4 @@
-"""Records of the learning-rate chapter to frames, tables and sentences."""
+"""Several models together: microseconds a model and step by engine, against the floor, and which engine to use here."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from overhead.chapters import pages
+from overhead.chapters.learning_rates.commands import described
 from overhead.loops import FLOORS, MANY
 from overhead.records import pairs, stats
 from overhead.records.record import Record
 from overhead.records.stats import Interval
 from overhead.showing import tables
 from overhead.showing.tables import NOT_MEASURED, interval, number
-
-SAME_TIME = "no difference seen"
-
-
-def of_part(records: Sequence[Record], part: str) -> list[Record]:
-    """The records of one part of the page."""
-    return [record for record in records if record.part == part]
 
 
 def compared(record: Record) -> int:
@@ -52,7 +45,7 @@ def _scaled(epochs: pairs.Rounds, record: Record) -> pairs.Rounds:
     return {set_: {r: seconds * scale for r, seconds in rounds.items()} for set_, rounds in epochs.items()}
 
 
-def models_frame(records: Sequence[Record]) -> pd.DataFrame:
+def frame(records: Sequence[Record]) -> pd.DataFrame:
     """One row an engine, device and number of models, solo `jax-epoch` and the floor among them.
 
     Columns: engine, device, threads, models, status, reason, us, low_us, high_us, n, first_s, times_floor,
@@ -85,10 +78,10 @@ def models_frame(records: Sequence[Record]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def models(frame: pd.DataFrame, caption: str) -> str:
+def table(models: pd.DataFrame, caption: str) -> str:
     """The frame as a table."""
     rows = []
-    for row in frame.itertuples():
+    for row in models.itertuples():
         timed = row.status == "ok"
         rows.append(
             {
@@ -110,28 +103,14 @@ def _times(row: Any) -> str:
     return tables.with_interval(median, low, high) if math.isfinite(median) else NOT_MEASURED
 
 
-def name(engine: str) -> str:
-    """The engine with what it does."""
-    if engine in MANY:
-        return f"{engine}: {MANY[engine].does}"
-    return {
-        "jax-epoch": "jax-epoch: a solo run, no losses kept",
-        "floor": "floor: the matrix products of one model, for each model",
-        "jax-pool": "jax-pool: one process a configuration, JAX",
-        "keras-pool": "keras-pool: one process a configuration, Keras fit",
-        "article-pool": "article-pool: the article's spawn pool of 5, Keras, images by pickle",
-        "dask": "dask: one process a configuration, sent out by Dask",
-    }.get(engine, engine)
-
-
-def all_rates(records: Sequence[Record], caption: str) -> str:
+def rates_table(records: Sequence[Record], caption: str) -> str:
     """One epoch of the timed images for all the rates, a row an engine and device."""
     rows = []
     for record in records:
         if record.loop in FLOORS:
             continue
         models = compared(record)
-        row = {"engine": name(record.loop), "device": record.device, "models": str(models)}
+        row = {"engine": described(record.loop), "device": record.device, "models": str(models)}
         if record.status != "ok":
             rows.append(
                 row | {"s for all": NOT_MEASURED, "times the floor": NOT_MEASURED,
@@ -217,151 +196,3 @@ def _listed(what: str, cases: Sequence[tuple[int, Interval]]) -> str:
     each = ", ".join(f"{count:,} ({interval(found)} times as long)" for count, found in cases)
     sentence = f"{what} {each}."
     return sentence if sentence.startswith("`") else sentence[0].upper() + sentence[1:]
-
-
-def curves(records: Sequence[Record]) -> str:
-    """A row a rate: from the same first parameters, and from its own."""
-    if not records:
-        return tables.as_html(pd.DataFrame(), of="the curves")
-    rows = []
-    for rate in dict.fromkeys(member(record)["rate"] for record in records):
-        row = {"rate": f"{rate:g}"}
-        for own, of in ((False, "same first parameters"), (True, "own first parameters")):
-            found = next(
-                (r for r in records if member(r)["rate"] == rate and member(r)["own_weights"] is own), None
-            )  # fmt: skip
-            row[f"loss, {of}"] = _last(found, "loss", 1, "")
-            row[f"validation accuracy, {of}"] = _last(found, "val_accuracy", 100, " %")
-        rows.append(row)
-    first = records[0]
-    workload = first.trained
-    caption = (
-        "Mean training loss (nats) of the last epoch and validation accuracy after it; "
-        f"epochs {workload.epochs}, batch size {workload.batch_size}, one run each; "
-        f"engine {first.loop}, {first.device}; "
-        + ", ".join(f"{package} {version}" for package, version in sorted(first.versions.items()))
-    )
-    return tables.as_html(pd.DataFrame(rows), caption)
-
-
-def member(record: Record) -> dict[str, Any]:
-    """What a record says of its model."""
-    return record.member or {}
-
-
-def _last(record: Record | None, name: str, scale: float, unit: str) -> str:
-    if record is None:
-        return NOT_MEASURED
-    if record.status != "ok":
-        at = member(record)["diverged_at"]
-        return f"diverged at step {at}" if at is not None else f"{record.status}: {record.reason}"
-    value = member(record)[name][-1]
-    return NOT_MEASURED if value is None else f"{scale * value:.3g}{unit}" if not unit else f"{scale * value:.2f}{unit}"
-
-
-def curves_sentence(records: Sequence[Record]) -> str:
-    """The best rate of those that did not diverge, what diverged, and what own first parameters change."""
-    same = [r for r in records if not member(r)["own_weights"]]
-    finite = [r for r in same if r.status == "ok" and r.val_accuracy]
-    if not any(r.status in ("ok", "diverged") for r in same):
-        return pages.missing("the curves", records).text
-    if not finite:
-        return "Every rate diverged, so none is best."
-    best = max(finite, key=lambda r: r.val_accuracy[-1])  # type: ignore[index]
-    text = (
-        f"Of {len(same)} rates, **{member(best)['rate']:g}** reaches the highest validation accuracy, "
-        f"{100 * best.val_accuracy[-1]:.2f} %."  # type: ignore[index]
-    )
-    bad = [r for r in same if r.status == "diverged"]
-    if bad:
-        each = ", ".join(f"{member(r)['rate']:g} (at step {member(r)['diverged_at']:,})" for r in bad)
-        text += f" Diverged: {each}; a diverged rate has no loss or accuracy from that epoch on and cannot be best."
-    pairs = [
-        abs(r.val_accuracy[-1] - o.val_accuracy[-1])
-        for r in finite for o in records
-        if member(o)["own_weights"] and member(o)["rate"] == member(r)["rate"] and o.status == "ok" and o.val_accuracy
-        and r.val_accuracy
-    ]  # fmt: skip
-    if pairs:
-        text += (
-            f" First parameters of its own move the accuracy of a rate by up to {100 * max(pairs):.2f} points here: "
-            "a difference of that size between two rates may be the seed's and not the rate's."
-        )
-    return text
-
-
-def command(records: Sequence[Record], epochs: int) -> str:
-    """A row an engine: seconds from start to last result, and what they were spent on."""
-    rows = []
-    for record in records:
-        row = {"engine": name(record.loop)}
-        cost = record.cost
-        if record.status != "ok" or cost is None:
-            dash = NOT_MEASURED
-            rows.append(
-                row | {"from start to last result, s": dash, "processes × threads": dash, "start and imports, s": dash,
-                       "compiling, s": dash, "training, s": dash, "estimated a process, MiB": dash,
-                       "peak memory, MiB": dash, "note": f"{record.status}: {record.reason}"}
-            )  # fmt: skip
-            continue
-        started = cost.get("import_s", 0.0) + cost.get("start_s", 0.0)
-        rows.append(
-            row | {
-                "from start to last result, s": number(cost["wall_s"]),
-                "processes × threads": f"{cost['processes']} × {cost.get('threads') or 'its choice'}",
-                "start and imports, s": number(started),
-                "compiling, s": number(cost.get("compile_s", math.nan)),
-                "training, s": number(cost.get("train_s", math.nan)),
-                "estimated a process, MiB": number((cost.get("process_bytes") or math.nan) / 2**20),
-                "peak memory, MiB": number((cost.get("peak_rss_bytes") or math.nan) / 2**20),
-                "note": "",
-            }
-        )  # fmt: skip
-    caption = (
-        f"All the rates, epochs {epochs}, one run each; start, imports, compiling and training are sums over processes "
-        "that overlap; memory is of all processes that ran at once, this page's own kernel included"
-    )
-    return tables.as_html(pd.DataFrame(rows), caption, "the whole sweep from start to last result")
-
-
-def passed(records: Sequence[Record]) -> str:
-    """A row a way to get the images into a worker."""
-    from overhead.sweep.passing import WAYS
-
-    rows = []
-    for record in records:
-        cost = record.cost
-        if cost is None:
-            columns = ("s a worker", "s once, by the caller", "bytes sent a worker", "worker's peak memory, MiB")
-            way = f"{WAYS[record.loop]} ({record.status}: {record.reason})"
-            rows.append({"way": way, **dict.fromkeys(columns, NOT_MEASURED)})
-            continue
-        rows.append(
-            {
-                "way": WAYS[record.loop],
-                "s a worker": number(cost["seconds"]),
-                "s once, by the caller": number(cost["once_s"]) if cost["once_s"] else "0",
-                "bytes sent a worker": f"{cost['sent_bytes']:,}",
-                "worker's peak memory, MiB": number(cost["peak_rss_bytes"] / 2**20),
-            }
-        )
-    caption = "All 60,000 images and labels, from the request until the worker holds them; one run each"
-    return tables.as_html(pd.DataFrame(rows), caption, "ways to pass the images")
-
-
-def shapes(records: Sequence[Record]) -> str:
-    """A row an architecture."""
-    rows = []
-    for record in records:
-        rows.append(
-            {
-                "layers": "-".join(str(size) for size in record.trained.layers),
-                "rate": f"{member(record)['rate']:g}",
-                "loss": _last(record, "loss", 1, ""),
-                "validation accuracy": _last(record, "val_accuracy", 100, " %"),
-                "threads": str(record.threads),
-            }
-        )
-    epochs = records[0].trained.epochs if records else None
-    caption = f"One process an architecture (jax-pool), epochs: {epochs}, one run each"
-    return tables.as_html(pd.DataFrame(rows), caption, "other architectures")
