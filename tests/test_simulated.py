@@ -63,12 +63,15 @@ def test_who_forgets_to_wait_sees_the_wrong_winner(records):
 
 
 def test_the_queue_is_seen_to_fill_and_batches_to_pay(records):
-    assert "calls take 5.15 us until the queue is full, and then 100 us" in LAB.queue_figure(records).alt
-    assert "nearly halves the epoch up to" in LAB.batch_figure(records).alt
+    assert "calls take 5.15 us until the queue is full, and then 100.0 us" in LAB.queue_figure(records).alt
+    alt = LAB.batch_figure(records).alt
+    of_ops, of_compiled = (int(size.replace(",", "")) for size in re.findall(r"up to ([\d,]+) images", alt))
+    assert of_ops > of_compiled  # the less the host does, the sooner the device is the limit
 
 
 def test_each_way_out_is_within_a_twentieth_of_chapter_8s_prediction(records):
-    ratios = re.findall(r"<td>(\d\.\d{3})</td>", LAB.changes(records).text)
+    rows = LAB.changes(records).text.split("<tr>")[2:]
+    ratios = [re.findall(r">(\d\.\d{3})<", row)[-1] for row in rows]
     assert len(ratios) == 4
     assert all(abs(float(ratio) - 1) < 0.05 for ratio in ratios)
 

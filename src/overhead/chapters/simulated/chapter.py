@@ -35,6 +35,7 @@ SHOWN: dict[str, type[LabLoop]] = {
 }  # fmt: skip
 WAITED, RETURNED, CALL = "wall", "returned", "call"  # the clocks: to the end of the work, to that of the call
 FORGOTTEN = ("graph of the unfused step", "compiled step, kernel by kernel")
+DOUBLED = ("op by op", "compiled step, kernel by kernel")  # at every batch size
 INK = ("#8250df", "#c297ff")  # of what is simulated, on light pages and on dark ones: no framework's colour
 QUEUE, REAL = "queue", "opencl"  # of the records that are of no loop
 
@@ -57,9 +58,9 @@ class Lab(Chapter, frozen=True, strict=True, extra="forbid"):
         return preset(self.gpu)
 
     def cases(self) -> list[tuple[str, Workload]]:
-        """Loops and workloads: each loop at 32, the slowest at every batch size, and the two of the first exercise."""
+        """Loops and workloads: each loop at 32, two at every batch size, and the two of the first exercise."""
         found = [(name, Workload()) for name in SHOWN]
-        found += [("op by op", Workload(batch_size=size)) for size in exercises.BATCHES[1:]]
+        found += [(name, Workload(batch_size=size)) for name in DOUBLED for size in exercises.BATCHES[1:]]
         return found + [(name, exercises.SHORT) for name in FORGOTTEN]
 
     def take(self, session: Session) -> list[Record]:
@@ -163,24 +164,22 @@ class Lab(Chapter, frozen=True, strict=True, extra="forbid"):
                             f"full, and then {tables.number(float(np.median(calls[-50:])))} us")  # fmt: skip
 
     def batch_figure(self, records: Sequence[Record]) -> figures.Figure:
-        """Seconds an epoch of the step op by op against batch size, and half of the one before."""
-        of_size = {r.trained.batch_size: _interval(r, WAITED).median for r in records
-                   if r.loop == "op by op" and r.trained.images == Workload().images}  # fmt: skip
-        sizes = sorted(of_size)
-        seconds = [of_size[size] for size in sizes]
-        last = max((b for a, b in pairwise(sizes) if of_size[b] < 0.6 * of_size[a]), default=None)
+        """Seconds an epoch of two loops against batch size, each beside a line that halves with every doubling."""
+        curves = {name: {r.trained.batch_size: _interval(r, WAITED).median for r in records if r.loop == name
+                         and r.trained.images == Workload().images} for name in DOUBLED}  # fmt: skip
+        sizes = sorted(curves[DOUBLED[0]])
 
         def draw(axes: Any, dark: bool) -> None:
-            axes.plot(sizes, seconds, "o-", color=INK[dark])
-            axes.plot(sizes, [seconds[0] * sizes[0] / size for size in sizes], ls="--", color=figures.FLOOR[dark])
+            for mark, (name, of_size) in zip(figures.MARKERS, curves.items(), strict=False):
+                axes.plot(sizes, [of_size[size] for size in sizes], f"{mark}-", color=INK[dark], label=name)
+                halved = [of_size[sizes[0]] * sizes[0] / size for size in sizes]
+                axes.plot(sizes, halved, ls="--", color=figures.FLOOR[dark])
             axes.set(xscale="log", yscale="log", xlabel="batch size (images per step)", ylabel="seconds per epoch")
             figures.plain_ticks(axes.xaxis, sizes)
             figures.plain_ticks(axes.yaxis)
+            axes.legend(loc="lower left")
 
-        said = (
-            f"each doubling nearly halves the epoch up to {last:,}" if last else "no doubling nearly halves the epoch"
-        )
-        return self._figure(draw, f"{said}; from {tables.number(seconds[0])} s to {tables.number(seconds[-1])} s")
+        return self._figure(draw, "; ".join(f"{name}: {_halves(of_size)}" for name, of_size in curves.items()))
 
     def changes(self, records: Sequence[Record]) -> pages.Html:
         """A row a loop at 32: seconds an epoch, as many times the fastest, and what chapter 8 predicts."""
@@ -232,6 +231,18 @@ class Lab(Chapter, frozen=True, strict=True, extra="forbid"):
             axes.set_title(title)
 
         return figures.Figure(drawn, f"{title}; {says}", height=3.4)
+
+
+def _halves(of_size: dict[int, float]) -> str:
+    """Up to which batch size each doubling nearly halves the epoch, in words."""
+    last = None
+    for a, b in pairwise(sorted(of_size)):
+        if of_size[b] > 0.6 * of_size[a]:
+            break
+        last = b
+    return (
+        f"each doubling nearly halves the epoch up to {last:,} images" if last else "doubling does not halve the epoch"
+    )
 
 
 def _timing(steps: int, clocks: dict[str, list[float]]) -> Timing:
