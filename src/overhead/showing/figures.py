@@ -23,6 +23,7 @@ LIGHT = {"ink": "#1f2328", "faint": "#6e7781", "grid": "#d8dee4", "paper": "#fff
 DARK = {"ink": "#e6edf3", "faint": "#9aa4ae", "grid": "#3a424b", "paper": "#14181e"}
 FLOOR = ("#57606a", "#9aa4ae")
 COLOURS = {row.shown: row.colours for row in frameworks.TABLE.values()} | {"floor": FLOOR}
+FLOOR_IS = {"cpu": "products alone", "gpu": "launch-bound: products and their launches"}
 MARKERS = "os^Dv<>pXhP*"
 WIDTH_INCHES = 7.2
 
@@ -246,7 +247,7 @@ def ladder(rungs: list[tuple[str, str, Any, bool]], floors: dict[str, float], un
         plain_ticks(axes.xaxis)
         for line, (device, floor_s) in enumerate(floors.items()):
             axes.axvline(floor_s, ls="--", color=colour("floor", dark), lw=1.4)
-            label = f"floor, {device} (products alone)" if len(floors) > 1 else "floor (products alone)"
+            label = f"floor, {device} ({FLOOR_IS[device]})" if len(floors) > 1 else "floor (products alone)"
             axes.annotate(
                 label, (floor_s, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 4 + 14 * line),
                 textcoords="offset points", ha="center", color=colour("floor", dark),

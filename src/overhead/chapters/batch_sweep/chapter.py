@@ -153,8 +153,8 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
         floor = tables.floor_of(records, size, best["device"])
         if floor and "times_floor" in best and math.isfinite(best["times_floor"]):
             text += (
-                f" The matrix products alone take {tables.interval(floor[1])} s undisturbed, so {best['loop']} is at "
-                f"{tables.with_interval(*best[FLOOR_COLUMNS])} times its floor."
+                f" {batches.FLOOR_IS[best['device']]} take {tables.interval(floor[1])} s undisturbed: {best['loop']} "
+                f"is at {tables.with_interval(*best[FLOOR_COLUMNS])} times its floor."
             )
         return pages.Markdown(text)
 
