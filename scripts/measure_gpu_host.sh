@@ -1,28 +1,31 @@
 #!/usr/bin/env bash
 # Measure this machine for the book, with the Python packages that it has: no network, nothing is installed.
-# The most telling chapters come first; one that does not fit into the time that is left is passed over for the next.
-# Each that is finished is put in place and into the archive at once, so that a stop at any moment (Ctrl-C, a signal,
-# the end of the minutes) leaves what is whole.
+# Stages, the most telling first: (a) a minute's glance, (b) chapter 06, (c) calibration and 03, (d) 05, (e) 04, 07 and
+# the rest. Each is archived when it ends. One that does not fit into the time that is left is passed over; what is
+# left at last goes to the first of those, whose finished cases are kept. A stop at any moment leaves what is whole.
 set -euo pipefail
 
 usage() {
     cat <<'END'
-measure_gpu_host.sh [--preset quick|workshop|full] [--minutes N] [--device gpu|cpu] [--host NAME]
-                    [--results DIR] [--wheels DIR] [--chapters NN,NN]
+measure_gpu_host.sh [--preset quick|workshop|full] [--minutes N] [--device gpu|cpu] [--host NAME] [--results DIR]
+                    [--archive FILE] [--wheels DIR] [--chapters NN,NN] [--records-only]
 
-  --preset   how long and how often (default quick)
-  --minutes  stop after so many, 1 to 600 (default 10)
-  --device   gpu: the GPU, and the CPU beside it (default); cpu: the CPU alone
-  --host     the folder under the results folder, a name for readers (default gpu-host or cpu-host)
-  --results  where to write (default: results/ of this checkout)
-  --wheels   a folder of .whl files; packages that this machine's Python lacks are unpacked from it for this run
-  --chapters their numbers, in this order (default: all, the most telling first)
+  --preset        how long and how often (default quick)
+  --minutes       end before so many have passed, 1 to 600 (default 10)
+  --device        gpu: the GPU, and the CPU beside it (default); cpu: the CPU alone
+  --host          the folder under the results folder, a name for readers (default gpu-host or cpu-host)
+  --results       where to write (default: results/ of this checkout)
+  --archive       the one file to bring home, at most 16 MB (default DIR/NAME.tar.gz)
+  --wheels        a folder of .whl files (scripts/gpu_wheels.sh fills one); packages that this machine's Python lacks
+                  are unpacked from it for this run
+  --chapters      their numbers, in this order, without the glance (default: the stages above)
+  --records-only  make no pages: neither papermill nor Jupyter nor Matplotlib is needed here
 
-Writes DIR/NAME/ and DIR/NAME.tar.gz, which belongs into results/ of the checkout where the book is built:
-  tar -xzf NAME.tar.gz -C results && make book
+Where the book is built:
+  tar -xzf NAME.tar.gz -C results NAME && overhead run --host NAME --from-records --unfinished && make book
 The Python is $PYTHON, else .venv/bin/python of this checkout, else python3.
 
-Example: scripts/measure_gpu_host.sh --minutes 6 --host h200
+Example: scripts/measure_gpu_host.sh --minutes 6 --host h200 --records-only
 END
 }
 
@@ -30,11 +33,12 @@ refuse() { echo "measure_gpu_host.sh: $1" >&2; exit 2; }
 fail() { echo "measure_gpu_host.sh: $1" >&2; exit 1; }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-preset=quick minutes=10 device=gpu host="" results=$root/results wheels="" chapters=""
+preset=quick minutes=10 device=gpu host="" results=$root/results archive="" wheels="" chapters="" only=()
 while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) usage; exit 0 ;;
-        --preset | --minutes | --device | --host | --results | --wheels | --chapters)
+        --records-only) only=(--records-only); shift ;;
+        --preset | --minutes | --device | --host | --results | --archive | --wheels | --chapters)
             [ $# -ge 2 ] || refuse "$1 needs a value"
             declare "${1#--}=$2"
             shift 2 ;;
@@ -52,23 +56,24 @@ host=${host:-$device-host}
     refuse "--chapters must be two digits each with commas between, got $chapters"
 [ -z "$wheels" ] || [ -d "$wheels" ] || refuse "--wheels must be a folder, got $wheels"
 
-deadline=$((SECONDS + 60 * 10#$minutes))
+margin=15 glance=60 most=16000000 # seconds to end in and of the first stage; bytes of the archive
+deadline=$((SECONDS + 60 * 10#$minutes - margin))
 if [ -z "${PYTHON:-}" ]; then
     PYTHON=python3
     [ ! -x "$root/.venv/bin/python" ] || PYTHON=$root/.venv/bin/python
 fi
 export PYTHONPATH=$root/src${PYTHONPATH:+:$PYTHONPATH}
-scratch=$(mktemp -d) child=""
+scratch=$(mktemp -d) child="" keeper="" kit=""
 stop() { # $1: the exit status
     trap '' INT TERM
     [ -z "$child" ] || { kill -INT "$child" 2>/dev/null && wait "$child"; } || true
-    rm -rf "$scratch"
+    [ -z "$kit" ] || keep
     echo "stopped; what was finished stays in $results/$host" >&2
     exit "$1"
 }
 trap 'stop 130' INT
 trap 'stop 143' TERM
-trap 'rm -rf "$scratch"' EXIT
+trap '[ -z "$keeper" ] || kill "$keeper" 2>/dev/null; rm -rf "$scratch"' EXIT
 
 if [ -n "$wheels" ]; then
     "$PYTHON" - "$wheels" "$scratch/packages" <<'END'
@@ -91,26 +96,91 @@ END
     export PYTHONPATH=$PYTHONPATH:$scratch/packages
 fi
 
-"$PYTHON" - <<'END' || exit 1
+"$PYTHON" - "${only[@]}" <<'END' || exit 1
 import importlib.util, sys
 if not (3, 11) <= sys.version_info[:2]:
     sys.exit("measure_gpu_host.sh: python must be 3.11 or newer, got %d.%d; set PYTHON" % sys.version_info[:2])
-needed = "numpy scipy pandas matplotlib pydantic click rich psutil threadpoolctl yaml nbformat papermill ipykernel"
-missing = [name for name in needed.split() if importlib.util.find_spec(name) is None]
+needed = "numpy scipy pandas pydantic click psutil threadpoolctl".split()
+if not sys.argv[1:]:
+    needed += "matplotlib rich yaml nbformat papermill ipykernel".split()
+missing = [name for name in needed if importlib.util.find_spec(name) is None]
 if missing:
     sys.exit(f"measure_gpu_host.sh: this Python lacks {', '.join(missing)}; bring their wheels and name the folder with --wheels")
 END
 if [ "$device" = gpu ] && ! "$PYTHON" -c 'import sys; from overhead.machine import host; sys.exit(not host.gpus())'; then
     fail "no NVIDIA GPU was found (nvidia-smi lists none); --device cpu measures the CPU"
 fi
-"$PYTHON" -m overhead doctor >&2
 
-mkdir -p "$results/$host"
+mkdir -p "$results/$host" "$results/.$host.kit"
 results=$(cd "$results" && pwd)
-archive=$results/$host.tar.gz
-keep() { # the archive holds whole chapters only, and is replaced at once or not at all
-    tar -C "$results" --owner=0 --group=0 --numeric-owner -czf "$scratch/archive.tar.gz" "$host"
-    cp "$scratch/archive.tar.gz" "$results/.$host.tar.gz" && mv -f "$results/.$host.tar.gz" "$archive"
+kit=$results/.$host.kit # beside the host's folder: what belongs to no chapter
+archive=${archive:-$results/$host.tar.gz}
+mkdir -p "$(dirname "$archive")"
+archive=$(cd "$(dirname "$archive")" && pwd)/$(basename "$archive")
+
+keep() { # everything that is whole, and journals of what is not, into the archive: replaced at once or not at all
+    local new=$scratch/archive.$BASHPID
+    tar -C "$results" --exclude='.overhead-*' --owner=0 --group=0 --numeric-owner -czf "$new" "$host" ".$host.kit" \
+        2>/dev/null || true # a journal may grow meanwhile
+    if (($(wc -c <"$new") > most)); then
+        echo "the archive must be at most $most bytes, got $(wc -c <"$new"); it stays as it was" >&2
+        return
+    fi
+    cp "$new" "$archive.$BASHPID" && mv -f "$archive.$BASHPID" "$archive"
+}
+keep_journals() { # while a stage runs, so that a kill of everything loses ten seconds
+    while sleep 10 && kill -0 $$ 2>/dev/null; do
+        [ -z "$(find "$results/$host" "$kit" -name '.*.journal' -newer "$archive" 2>/dev/null)" ] || keep
+    done
+}
+within() { # $1: at most so many seconds for the command that follows; SIGINT first, so that it ends in order; dies with this group
+    local left=$((deadline - SECONDS)) status=0
+    ((left > $1)) && left=$1
+    ((left > 0)) || return 1
+    timeout --foreground --signal=INT --kill-after=8 "$left" "${@:2}" &
+    child=$!
+    wait "$child" || status=$?
+    child=""
+    return $status
+}
+
+export OVERHEAD_RUN=${OVERHEAD_RUN:-$(date +%s)-$$} # chapters of one run share one calibration
+chosen=auto
+[ "$device" = gpu ] || chosen=cpu
+finished=() left_out=()
+
+look() { # stage (a)
+    local loops=jax-step,jax-epoch,numpy-preallocated
+    if [ "$device" = gpu ]; then
+        loops=cupy-graph,cupy-persistent,$loops
+        if "$PYTHON" -c 'import pytest' 2>/dev/null; then
+            within $glance "$PYTHON" -m pytest -c /dev/null --rootdir "$root" --noconftest -p no:cacheprovider -q -rs \
+                -m gpu "$root/tests/test_gpu.py" >"$kit/pytest.txt" 2>&1 || true
+            tail -n 3 "$kit/pytest.txt" >&2
+        fi
+    fi
+    loops+=$("$PYTHON" - <<'END'
+from importlib.util import find_spec
+keras = "keras-fit" if find_spec("tensorflow") else "keras-jax-fit"  # with neither backend its row says so
+print(f",{keras}" if find_spec("keras") else "", end="")
+END
+    )
+    within $glance "$PYTHON" -m overhead bench --loops "$loops" --batch-sizes 32,4096 --processes 1 --without-floor --device "$chosen" \
+        --records "$kit/bench.jsonl" >"$kit/bench.txt" || true
+    cat "$kit/bench.txt" >&2
+}
+
+chapter() { # $1: its name; $2: at most so many seconds
+    local began=$SECONDS
+    if within "$2" "$PYTHON" -m overhead run "$1" "${only[@]}" --host "$host" --preset "$preset" --device "$chosen" \
+        --results "$results" >&2; then
+        finished+=("$1")
+        echo "$1: $((SECONDS - began)) s" >&2
+    else
+        left_out+=("$1")
+        echo "$1: not finished after $((SECONDS - began)) s; its finished cases are kept" >&2
+    fi
+    keep
 }
 
 needed() { # seconds for chapter $1, a fifth more than two cores of an EPYC take
@@ -120,36 +190,36 @@ needed() { # seconds for chapter $1, a fifth more than two cores of an EPYC take
     echo $((quick * longer * 6 / 5))
 }
 
-export OVERHEAD_RUN=${OVERHEAD_RUN:-$(date +%s)-$$} # chapters of one run share one calibration
-chosen=auto
-[ "$device" = gpu ] || chosen=cpu
+"$PYTHON" -m overhead doctor --json >"$kit/doctor.json" || true
+keep
+keep_journals &
+keeper=$!
+if [ -z "$chapters" ]; then
+    look
+    keep
+fi
 known=" $("$PYTHON" -c 'from overhead.chapters import CHAPTERS; print(*CHAPTERS)') "
-finished=() left_out=()
 ranked=$("$PYTHON" -m overhead.chapters gpu)
-[ -n "$chapters" ] || chapters=$(awk '{ print $1 }' <<<"$ranked" | paste -sd,)
-for number in ${chapters//,/ }; do
+passed_over=()
+for number in $([ -n "$chapters" ] && echo "${chapters//,/ }" || awk '{ print $1 }' <<<"$ranked"); do
     [[ $known =~ \ ($number-[a-z-]+)\  ]] || continue
     name=${BASH_REMATCH[1]}
-    left=$((deadline - SECONDS))
-    if ((left < $(needed "$number"))); then
-        left_out+=("$name")
+    if ((deadline - SECONDS < $(needed "$number"))); then
+        passed_over+=("$name")
         continue
     fi
-    began=$SECONDS
-    timeout --signal=INT --kill-after=20 "$left" "$PYTHON" -m overhead run "$name" \
-        --host "$host" --preset "$preset" --device "$chosen" --results "$results" >&2 &
-    child=$!
-    if wait "$child"; then
-        finished+=("$name")
-        keep
-        echo "$name: $((SECONDS - began)) s" >&2
-    else
-        left_out+=("$name")
-        echo "$name: not finished after $((SECONDS - began)) s" >&2
-    fi
-    child=""
+    chapter "$name" $((deadline - SECONDS))
 done
+if ((${#passed_over[@]} > 0)); then
+    left_out+=("${passed_over[@]:1}")
+    if ((deadline - SECONDS >= 30)); then
+        chapter "${passed_over[0]}" $((deadline - SECONDS))
+    else
+        left_out+=("${passed_over[0]}")
+    fi
+fi
 
-[ ${#left_out[@]} -eq 0 ] || echo "not measured in $minutes minutes: ${left_out[*]}" >&2
-[ ${#finished[@]} -gt 0 ] || fail "no chapter was finished within $minutes minutes"
+[ ${#left_out[@]} -eq 0 ] || echo "not whole in $minutes minutes: ${left_out[*]}" >&2
+[ ${#finished[@]} -gt 0 ] || [ -s "$kit/bench.jsonl" ] || [ -n "$(find "$results/$host" -name '.*.journal')" ] ||
+    fail "nothing was finished within $minutes minutes"
 echo "$archive"

@@ -56,12 +56,14 @@ def without_what_is_removed(text: str) -> tuple[str, list[str]]:
 
 
 @cache
-def cluster_library() -> ctypes.CDLL:
-    header = (Path(__file__).parent / "cuda_shim" / "cluster.h").read_text()
+def cluster_library(*besides: str) -> ctypes.CDLL:
+    """The kernel and `launch`; `besides`, files of the shim that are compiled after them."""
+    header, *others = ((Path(__file__).parent / "cuda_shim" / name).read_text() for name in ("cluster.h", *besides))
     kernel, _ = without_what_is_removed(KERNEL)
     options = ("-O3", "-U_FORTIFY_SOURCE", "-fno-strict-aliasing", "-Wno-unknown-pragmas")
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        text = f"#define SHARED_BYTES {SHARED_BYTES}\n{header}\nstatic int removed = -1;\n{kernel}\n{GLUE}"
+        parts = (f"#define SHARED_BYTES {SHARED_BYTES}", header, "static int removed = -1;", kernel, GLUE, *others)
+        text = "\n".join(parts)
         return ctypes.CDLL(str(compiled(Path(folder), "cluster.so", text, *options)))
 
 

@@ -20,6 +20,14 @@ hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
 
 
+BARRIERS = pytest.StashKey[str]()  # how many removals were caught, told at the end of the tests
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if said := config.stash.get(BARRIERS, None):
+        terminalreporter.write_line(said)
+
+
 @pytest.fixture(scope="session")
 def tiny_workload() -> Workload:
     """The MLP of the book on 200 images: six whole batches of 32 and a short one of 8, which is kept."""

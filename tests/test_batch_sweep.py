@@ -260,6 +260,12 @@ def test_both_policies_stand_with_their_steps_and_images():
     assert "divides the images" in shown("remainder_table", [r for r in CPU_HOST if "4096" not in str(r.workload)])
 
 
+def test_the_floor_of_a_gpu_is_called_launch_bound():
+    on_gpu = record("floor-xla", 0.01, 32, device="gpu")
+    assert "launch-bound floor" in batches.floors_table([*GPU_HOST, on_gpu]).text
+    assert "launch-bound" not in batches.floors_table(CPU_HOST).text
+
+
 def test_settings_that_were_resolved_stand_once_a_device():
     table = shown("settings_table", GPU_HOST)
 

@@ -88,6 +88,12 @@ def test_the_bound_is_the_articles_and_the_whole_steps():
     assert "19.64 GFLOP" in text
 
 
+def test_a_gpu_that_was_calibrated_has_a_bound_of_its_own():
+    assert "on this host's GPU by what it was seen to reach" in FlopBound().bound_sentence(GPU_HOST).text
+    assert "this GPU, us" in FlopBound().bounds_table(GPU_HOST).text
+    assert "GPU" not in FlopBound().bounds_table(CPU_HOST).text.partition("<tbody>")[0].partition("Source")[0]
+
+
 def test_every_published_device_has_a_bound():
     assert FlopBound().peaks_table().text.count("<tr>") > 12
 

@@ -65,7 +65,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Record], Path]:
-    """A chapter that the script measured on the pretended host, and the book of its archive, built elsewhere."""
+    """A chapter whose records the script made on the pretended host; its page and the book, made elsewhere."""
     folder = tmp_path_factory.mktemp("gpu-host")
     cells = [
         nbformat.v4.new_markdown_cell("# Batch size"),
@@ -90,7 +90,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Record], Path]
         shutil.copy(ROOT / name, there / name)
     (there / "notebooks").mkdir()
     nbformat.write(page, there / "notebooks" / f"{STEM}.ipynb")
-    asked = ["--minutes", "15", "--device", "gpu", "--host", "gpu-box", "--chapters", STEM[:2]]
+    asked = ["--minutes", "15", "--device", "gpu", "--host", "gpu-box", "--chapters", STEM[:2], "--records-only"]
     path = f"{install_driver(folder / 'driver')}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "PYTHON": sys.executable, "PYTHONPATH": str(Path(__file__).parent)}
     env.pop(gpus.VISIBLE, None)
@@ -105,6 +105,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Record], Path]
     with tarfile.open(archive) as packed:
         assert {member.uid for member in packed} == {0}
         packed.extractall(results, filter="data")
+    assert not list(results.rglob("*.ipynb"))
+    again = ["-m", "overhead", "run", "--host", "gpu-box", "--from-records", "--results", str(results)]
+    path = os.pathsep.join([str(there / "src"), env["PYTHONPATH"]])
+    home = subprocess.run(  # where there is neither a GPU nor its driver
+        [sys.executable, *again], capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert home.returncode == 0, home.stderr
     found = records.read(results / "gpu-box" / f"{STEM}.jsonl")
     return found, book.build(results, folder / "book").parent
 

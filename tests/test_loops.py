@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -321,16 +322,30 @@ def test_keras_on_jax() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loop", ["TfStepLoop", "TfEpochLoop"])
-def test_labels_are_of_a_type_that_tensorflow_puts_on_a_gpu(loop):
-    # int32 stays in host memory whatever the scope says, and would be copied to the GPU at every step
+def test_labels_are_of_a_type_that_tensorflow_puts_on_a_gpu():
+    """TensorFlow's own table of kernels: on any other device than the CPU, constants of int32 stay in host memory.
+
+    They would be copied to the GPU at every step. The log of placements says where the labels were put.
+    """
     code = (
-        "from overhead.loops import tensorflow_\nfrom overhead.problem import data, mlp\n"
-        "from overhead.problem.workload import Workload\nw = Workload(images=200, remainder='keep')\n"
-        f"state = tensorflow_.{loop}('cpu').place(mlp.init(w), data.for_workload(w), w)\n"
-        "labels = [y for _, y in state.batches] if hasattr(state, 'batches') else [state.y, state.tail[1]]\n"
-        "print(*{y.dtype.name for y in labels})"
+        "import json, numpy as np\n"
+        "from overhead.loops.tensorflow_ import device_labels, tf\n"
+        "from tensorflow.python.framework import kernels\n"
+        "tf.debugging.set_log_device_placement(True)\n"
+        "labels = tf.constant(device_labels(np.arange(3, dtype=np.int32)))\n"
+        "found = {}\n"
+        "for kernel in kernels.get_registered_kernels_for_op('Const').kernel:\n"
+        "    for types in [c.allowed_values.list.type for c in kernel.constraint if c.name == 'dtype']:\n"
+        "        if kernel.device_type == 'DEFAULT':\n"
+        "            found.update({tf.as_dtype(t).name: list(kernel.host_memory_arg) for t in types})\n"
+        "print(json.dumps([labels.dtype.name, labels.backing_device, found.get('int32'), found.get('int64')]))\n"
     )
-    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0", "CUDA_VISIBLE_DEVICES": "-1"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300)
-    assert done.stdout.split() == ["int64"], done.stderr
+    assert done.returncode == 0, done.stderr[-2000:]
+    name, placed, of_int32, of_int64 = json.loads(done.stdout.splitlines()[-1])
+    assert name == "int64"
+    assert placed.endswith("CPU:0")
+    assert "device:CPU:0" in done.stderr  # the log of placements
+    assert of_int32 == ["output"]  # host memory
+    assert of_int64 == []

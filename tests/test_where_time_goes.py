@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from overhead import loops
-from overhead.chapters.where_time_goes import budget, claims, pieces, spins
+from overhead.chapters.where_time_goes import budget, claims, lanes, pieces, spins
 from overhead.chapters.where_time_goes.chapter import WhereTimeGoes
 from overhead.loops.base import Loop
 from overhead.measure import clock as timing
@@ -56,6 +56,7 @@ def case(loop: str, device: str, step_us: float, twin: bool, exposed: float | No
             samples.append(kept(f"spun:{level:g}", STEPS, np.full(ROUNDS, level * longest * made)))
             samples.append(kept(f"spin:{level:g}", STEPS, step_us * STEPS * 1e-6 * drift + level * longest * exposed))
     if device == "gpu" and not twin:
+        samples.append(kept("dispatch", 8, 0.9 * step_us * 8e-6 * drift))  # the calls return before the device is done
         samples.append(of_no_unit("gpu-utilisation", 1, shares=[0.93] * ROUNDS))
     return Record(
         host="made-up", notebook="03-where-time-goes", status="ok", loop=loop, device=device, threads=2,
@@ -214,6 +215,37 @@ def test_utilisation_stands_beside_the_share_of_peak():
     assert "No GPU was watched" in STUDY.utilisation(CPU_HOST).text
     assert claims.busy(GPU_HOST) == Finding("holds", "93.0 % in the median, 93 to 93 %")
     assert claims.busy(CPU_HOST).status == "not measured here"
+
+
+def test_on_a_gpu_the_host_and_the_device_run_side_by_side_and_are_never_added():
+    assert not [b for b in STUDY.budgets(GPU_HOST) if "(gpu)" in b.backend]
+
+    step, host = 160 * 1.5, 0.9 * 160 * 1.5  # of jax-step
+    (lane,) = [lane for lane in lanes.found(GPU_HOST, STUDY.workload) if lane.loop == "jax-step"]
+    assert lane.host.median == pytest.approx(host, rel=0.01)
+    assert lane.device.median == pytest.approx(70 + 40, rel=0.01)  # products and the rest, with what a call costs
+    assert lane.path.median == pytest.approx(max(host, 70 + 40), rel=0.01)
+    assert lane.residual.median == pytest.approx(step - host, rel=0.02)
+    assert lane.longer == "host"
+    assert lanes.found(CPU_HOST, STUDY.workload) == []
+
+    said = STUDY.budget_sentence(GPU_HOST).text
+    assert re.search(r"\*\*jax-step \(gpu\)\*\*: 24\d us a step. Side by side the host takes", said)
+    assert "the critical path is the host's" in said
+    assert "Side by side" not in STUDY.budget_sentence(CPU_HOST).text
+    assert "critical path, us" in STUDY.budget_table(GPU_HOST).text
+    assert "beside device" in STUDY.budget_figure(GPU_HOST).alt
+
+
+def test_a_gpu_on_which_every_library_declined_to_be_calibrated_keeps_its_page():
+    declined = [
+        Record(host="made-up", notebook="03", status="declined", reason="not installed", loop=loop, device="gpu")
+        for loop in ("jax", "tf", "cupy")
+    ]
+    records = [*(r for r in GPU_HOST if r.device == "cpu" or r.probe is None), *declined]
+    for part in PARTS:
+        assert getattr(STUDY, part)(records).text
+    assert "93%" in STUDY.utilisation(records).text
 
 
 def test_a_loop_that_failed_is_shown():

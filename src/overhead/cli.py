@@ -15,6 +15,14 @@ from typing import Any, NamedTuple
 
 import click
 
+# Faults that are told in one line. A module that was not imported raised none, and is not imported to ask.
+FAULTS = {
+    "overhead.book.build": "BookError",
+    "overhead.book.execute": "NotebookFailed",
+    "overhead.machine.alone": "Busy",
+    "overhead.problem.data": "DataError",
+    "overhead.records.record": "RecordError",
+}
 NOT_ON_WINDOWS = ("fcntl", "resource")  # modules of Python's own that native Windows has not
 
 
@@ -22,18 +30,13 @@ def _told(error: Exception) -> click.ClickException | None:
     """The line that a user is told, or None for a fault of ours. What names a fault is imported when there is one."""
     from pydantic import ValidationError
 
-    from overhead.book.build import BookError
-    from overhead.book.execute import NotebookFailed
     from overhead.chapters.base import ParameterError, in_words
-    from overhead.machine.alone import Busy
-    from overhead.problem.data import DataError
-    from overhead.records.record import RecordError
 
     if isinstance(error, ParameterError):
         return click.UsageError(str(error))
     if isinstance(error, ValidationError):
         return click.UsageError(in_words(error, "workload", {}))
-    if isinstance(error, BookError | Busy | DataError | NotebookFailed | RecordError):
+    if isinstance(error, tuple(getattr(sys.modules[m], n) for m, n in FAULTS.items() if m in sys.modules)):
         return click.ClickException(str(error))
     if isinstance(error, ImportError) and error.name in NOT_ON_WINDOWS:
         return click.ClickException("measuring needs Linux, macOS or WSL; here bounds, profile and book work")

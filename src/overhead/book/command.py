@@ -1,7 +1,11 @@
-"""`overhead run`, `book` and `check-host`: from a measurement to a page, and whether a folder may become one."""
+"""`overhead run`, `book` and `check-host`: from a measurement to a page, and whether a folder may become one.
+
+What makes pages is imported when a page is made: a host that only measures needs few packages.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from functools import partial
@@ -9,10 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
-from overhead.book.build import build
-from overhead.book.check_host import findings
 from overhead.chapters import CHAPTERS, chapter_of
 from overhead.chapters.base import ParameterError, results_folder
 
@@ -32,8 +33,12 @@ results_option = click.option(
 @results_option
 @click.option("--if-missing", is_flag=True, help="Skip notebooks that this host already has.")
 @click.option("--fresh", is_flag=True, help="Measure all anew, also what a run that was ended early has finished.")
+@click.option("--records-only", is_flag=True, help="Make no page: --from-records makes it, here or elsewhere.")
 @click.option(
     "--from-records", is_flag=True, help="Measure nothing: make the pages anew from the records that are there."
+)
+@click.option(
+    "--unfinished", "early", is_flag=True, help="With --from-records: what runs that were ended early had finished."
 )
 def run(
     notebook: tuple[str, ...],
@@ -44,7 +49,9 @@ def run(
     results: Path | None,
     if_missing: bool,
     fresh: bool,
+    records_only: bool,
     from_records: bool,
+    early: bool,
 ) -> None:
     """Execute NOTEBOOKs (default: all) on this host and keep what they measured.
 
@@ -56,18 +63,17 @@ def run(
     chapters = [Path(name).stem for name in notebook] or list(CHAPTERS)
     given = {name: _yaml(name, value) for name, value in parameters}
     shared = {"host": host, "preset": preset, "devices": [device], **given}
-    for chapter in chapters:  # everything is checked before anything is measured
+    for chapter in chapters if notebook or not from_records else ():  # everything is checked before any is measured
         execute.find(chapter)
     known = {name: None for chapter in chapters for name in chapter_of(chapter).model_fields}
     if unknown := [name for name in given if name not in known]:
         whose = chapters[0] if len(chapters) == 1 else "the notebooks"
         raise ParameterError(f"-p must be a parameter of {whose} ({', '.join(known)}), got {', '.join(unknown)}")
     folder = results or results_folder()
+    if early and not from_records:
+        raise click.UsageError("--unfinished means nothing without --from-records")
     if from_records:
-        had = [name for name in chapters if notebook or (folder / host / f"{name}.jsonl").exists()]
-        for chapter in had:
-            path = execute.render(chapter, host, folder)
-            click.echo(f"{chapter}: {path.parent.name}/{path.name}, from its records", err=True)
+        _pages_of_records(chapters, bool(notebook), host, folder, early)
         return
     chosen = {
         chapter: {k: v for k, v in shared.items() if k in chapter_of(chapter).model_fields} for chapter in chapters
@@ -85,11 +91,47 @@ def run(
             continue
         in_force = chosen[chapter]
         click.echo(f"{chapter}: measuring on {in_force['host']}, preset {in_force['preset']}", err=True)
-        path = execute.run(chapter, chosen[chapter], folder, fresh=fresh, say=lambda line: click.echo(line, err=True))
+        path = execute.run(
+            chapter, chosen[chapter], folder, fresh=fresh, records_only=records_only,
+            say=lambda line: click.echo(line, err=True),
+        )  # fmt: skip
         click.echo(f"{chapter}: {path.parent.name}/{path.name}", err=True)
 
 
+def _pages_of_records(chapters: list[str], named: bool, host: str, results: Path, early: bool) -> None:
+    """Make pages of what a host has: of the chapters that were `named`, else of those with records.
+
+    A page that cannot be made keeps none of the others; the last line then says which those were.
+    """
+    from overhead.book import execute
+    from overhead.chapters import unfinished
+
+    failed = []
+    for chapter in chapters:
+        try:
+            if early and unfinished.has(results / host, chapter):
+                count = unfinished.settle(results / host, chapter)
+                click.echo(f"{chapter}: ended early, {count} records of what was finished", err=True)
+            if named or execute.has_records(results / host, chapter):
+                path = execute.render(chapter, host, results)
+                click.echo(f"{chapter}: {path.parent.name}/{path.name}, from its records", err=True)
+        except (execute.NotebookFailed, ParameterError) as error:
+            if named:
+                raise
+            failed.append(chapter)
+            click.echo(f"{chapter}: {error}", err=True)
+    if failed:
+        raise click.ClickException(f"no page could be made of {', '.join(failed)}; the lines above say why")
+
+
 def _yaml(name: str, text: str) -> Any:
+    try:
+        import yaml
+    except ImportError:  # a host that only measures may lack it; JSON is YAML
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise click.UsageError(f"-p {name}: must be JSON where PyYAML is missing, got {text!r}") from None
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:
@@ -104,6 +146,8 @@ def book(results: Path | None, out: Path) -> None:
 
     Example: overhead book
     """
+    from overhead.book.build import build
+
     say = partial(click.echo, err=True)
     index = build((results or results_folder()).resolve(), out.resolve(), say)
     click.echo(os.path.relpath(index))
@@ -116,6 +160,8 @@ def check_host(folder: Path) -> None:
 
     Example: overhead check-host results/gpu-box
     """
+    from overhead.book.check_host import findings
+
     found = findings(folder.absolute())
     for line in found:
         click.echo(line)

@@ -26,13 +26,16 @@ def run(
     notebooks: Path | None = None,
     *,
     fresh: bool = False,
+    records_only: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
     """Measure a chapter on this host, then make its page: NAME.ipynb and NAME.jsonl in `results`/<host>.
 
+    With `records_only` no page is made, which needs neither papermill nor a kernel: `render` makes it elsewhere.
+
     Everything is checked before anything is measured. Where measuring fails, the steps that were finished stay, and
     the next run of the same goes on there; where making the page fails, the records stay. Either leaves an earlier pair
-    as it was. Returns the executed notebook's path. Raises `ParameterError`, `NotebookFailed`, or `OSError`.
+    as it was. Returns the path of what was put in place last. Raises `ParameterError`, `NotebookFailed`, or `OSError`.
     """
     find(chapter, notebooks)
     folder = check(chapter, parameters, results)
@@ -40,6 +43,8 @@ def run(
     chosen = chapter_of(chapter).checked(**parameters)
     with _environment(OVERHEAD_RESULTS=str(results.resolve())):
         keeping.measure(chosen, parameters, folder, fresh=fresh, say=say)
+    if records_only:
+        return keeping.settle_records(folder, chapter)
     try:
         return render(chapter, chosen.host, results, notebooks)
     except (NotebookFailed, OSError) as error:
@@ -68,6 +73,11 @@ def render(chapter: str, host: str, results: Path, notebooks: Path | None = None
     record.write_text(kept / f"{chapter}.ipynb", text)
     keeping.settle(folder, chapter)
     return folder / f"{chapter}.ipynb"
+
+
+def has_records(folder: Path, chapter: str) -> bool:
+    """Whether a host's folder holds a chapter's records, in place or waiting for their page."""
+    return (keeping.records_of(folder, chapter) / f"{chapter}.jsonl").exists()
 
 
 def clear(folder: Path) -> None:

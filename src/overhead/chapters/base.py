@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from overhead.chapters import pages, provenance
 from overhead.machine import host as hosts
 from overhead.machine.pools import blas
+from overhead.measure.case import Case
 from overhead.measure.session import ONE_PROCESS, PRESETS, Preset, Session
 from overhead.problem.workload import TRAINING_IMAGES
 from overhead.records import record as records
@@ -42,6 +42,8 @@ def _host_name(value: Any) -> str:
 def a_list(value: Any, example: str) -> list[Any]:
     """A list; the text of one (papermill's `-p` gives text) is read as YAML. Raises `ValueError` otherwise."""
     if isinstance(value, str) and value.strip().startswith("["):
+        import yaml  # not needed where nothing is parsed: a host that only measures may lack it
+
         try:
             value = yaml.safe_load(value)
         except yaml.YAMLError:
@@ -144,6 +146,11 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
     def take(self, session: Session) -> list[Record]:
         """Measure. Each chapter says how."""
         raise NotImplementedError
+
+    def records_of(self, case: Case, fields: Mapping[str, Any]) -> list[Record]:
+        """What `take` makes of a case, for a run that was ended before `take` was done: a record, or one an op."""
+        by_op = any("/" in clock for clock, *_ in case.samples)
+        return case.op_records(dict(fields)) if by_op else [case.record(dict(fields))]
 
     def measure(self) -> list[Record]:
         """The chapter's records. In the kernel of `overhead run` they are measured already, and read.

@@ -29,6 +29,11 @@ def measured_folder(host_folder: Path, name: str) -> Path:
     return host_folder / f".{name}.measured"
 
 
+def journal_of(host_folder: Path, name: str) -> Path:
+    """Where the finished steps of a run lie while it goes on, and after it was ended early."""
+    return host_folder / f".{name}.journal"
+
+
 def identity(chapter: Chapter) -> dict[str, Any]:
     """What makes two runs of a chapter the same: its parameters and the code."""
     commit, dirty = provenance.revision()
@@ -52,29 +57,32 @@ def measure(
     if not fresh and (kept := waiting(folder)) and kept["run"] == run and time.time() - kept["began"] <= OLDEST_S:
         say(f"{chapter.name}: measured already, its page is to be made")
         return folder
-    journal = Journal(host_folder / f".{chapter.name}.journal", run, fresh=fresh)
+    about = {"given": dict(given), "facts": host_facts([])}
+    journal = Journal(journal_of(host_folder, chapter.name), run, fresh=fresh, about=about)
     if journal.continues:
         say(f"{chapter.name}: goes on where a run was ended early (FRESH=1 or --fresh measures it all anew)")
     began, started, complete = time.time(), time.monotonic(), False
     try:
         taken = chapter.take(Session(chapter.settings, chapter.provenance(), say, journal=journal))
         found = provenance.stamped(taken)
-        about = {"run": run, "given": dict(given), "began": began, "seconds": round(time.monotonic() - started, 1)}
-        _put(folder, found, about, chapter.name)
+        kept = {"run": run, "given": dict(given), "began": began, "seconds": round(time.monotonic() - started, 1)}
+        put(folder, found, kept, chapter.name)
         complete = True
     finally:
         journal.close(complete=complete)
     return folder
 
 
-def _put(folder: Path, found: list[records.Record], about: dict[str, Any], name: str) -> None:
-    """Write the folder of a finished measurement whole or not at all."""
+def put(
+    folder: Path, found: list[records.Record], about: dict[str, Any], name: str, facts: dict[str, Any] | None = None
+) -> None:
+    """Write the folder of a finished measurement whole or not at all; `facts` of its host where it is not this one."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".overhead-{os.getpid()}-") as made:
         whole = Path(made) / "measured"
         whole.mkdir()
         records.write(whole / f"{name}.jsonl", found)
-        facts = {**host_facts(found), "runs": {**_runs(folder.parent), name: about}}
-        records.write_text(whole / "host.json", json.dumps(facts, indent=1) + "\n")
+        host = {**(facts or host_facts(found)), "runs": {**_runs(folder.parent), name: about}}
+        records.write_text(whole / "host.json", json.dumps(host, indent=1) + "\n")
         records.write_text(whole / "run.json", json.dumps(about) + "\n")
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(whole, folder)
@@ -118,6 +126,16 @@ def records_of(host_folder: Path, name: str) -> Path:
     """The folder whose NAME.jsonl and host.json a page is made from: what waits for its page, else the pair's."""
     folder = measured_folder(host_folder, name)
     return folder if waiting(folder) else host_folder
+
+
+def settle_records(host_folder: Path, name: str) -> Path:
+    """Put a finished measurement in place without a page, which is made elsewhere; a page of an earlier one goes."""
+    folder = measured_folder(host_folder, name)
+    (host_folder / f"{name}.ipynb").unlink(missing_ok=True)
+    for path in (folder / f"{name}.jsonl", folder / "host.json"):
+        os.replace(path, host_folder / path.name)
+    shutil.rmtree(folder, ignore_errors=True)
+    return host_folder / f"{name}.jsonl"
 
 
 def settle(host_folder: Path, name: str) -> bool:

@@ -32,6 +32,7 @@ ALSO = {
         "loops/c/rows.c",
     ),
     "10-your-loop": ("diagnose",),
+    "11-lab": ("lab", "model/gpus.py", "model/census.py"),
 }
 NOT_MEASURING = ("claims.py",)  # of a chapter's folder: what is said of records that exist
 

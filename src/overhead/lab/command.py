@@ -7,18 +7,21 @@ import json
 import click
 
 from overhead.lab import exercises
-from overhead.lab.device import PRESETS, Clock, preset
+from overhead.lab.device import Clock, preset
+from overhead.model.gpus import GPUS
 
 
 @click.command()
 @click.argument("exercise", nargs=-1, type=click.Choice(list(exercises.EXERCISES)))
-@click.option("--gpu", default="RTX 3060", show_default=True, help=f"The simulated GPU: {', '.join(PRESETS)}.")
+@click.option(
+    "--gpu", default="RTX 3060", show_default=True, help=f"The simulated GPU: {', '.join(gpu.name for gpu in GPUS)}."
+)
 @click.option("--harness", is_flag=True, help="Also let the harness time a loop that forgets to wait (some seconds).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def lab(exercise: tuple[str, ...], gpu: str, harness: bool, as_json: bool) -> None:
     """Launches, a queue, copies and waits of a GPU that is simulated in real time: nothing here was measured on one.
 
-    EXERCISE: forget (to wait), queue (its depth), batch (double it), fuse, graph; default all.
+    EXERCISE: forget (to wait), queue (its depth), batch (double it), fuse, graph, predict (by chapter 8); default all.
 
     Example: overhead lab --gpu "RTX 3060" forget
     """

@@ -9,15 +9,18 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import NamedTuple
 
-from overhead.problem import bounds
+from overhead.model import gpus
+from overhead.model.census import Census
+from overhead.model.replay import device_step
 from overhead.problem.workload import Workload
+
+QUEUE = 1024  # launches: the depth that is commonly seen
 
 
 class Device(NamedTuple):
-    """Constants of a simulated device, seconds, bytes and FLOPs."""
+    """Constants of a simulated device, seconds and bytes."""
 
     name: str
     launch_s: float  # the host's enqueue of one kernel or graph
@@ -26,32 +29,16 @@ class Device(NamedTuple):
     copy_s: float  # a small copy, either way
     copy_bytes_per_s: float  # from pageable memory
     synchronise_s: float  # a wait for a device that has nothing to do
-    flops_per_s: float  # float32 products at best
-    bytes_per_s: float  # of its memory
-
-
-# Rates are of NVIDIA's data sheets. RTX 3060: launches back to back in NVBench logs. The T4 has those of a V100: empty
-# kernels enqueued in 2.6 to 2.8 us, 3.8 us apart in a graph (NVIDIA, Getting Started with CUDA Graphs). H100:
-# cudaLaunchKernel and cudaStreamSynchronize in a public nsys export; 1.3 us between kernels of a graph (Hazy Research).
-# A pageable copy of the T4 stands for all; 1,024 launches is the queue that is commonly seen.
-PRESETS = {
-    device.name: device
-    for device in (
-        Device("RTX 3060", 5.15e-6, 5.15e-6, 1024, 6.5e-6, 6.9e9, 6.4e-6, 12.7e12, 360e9),
-        Device("T4", 2.7e-6, 3.8e-6, 1024, 6.5e-6, 6.9e9, 6.4e-6, 8.1e12, 320e9),
-        Device("H100", 5.4e-6, 1.3e-6, 1024, 6.5e-6, 6.9e9, 6.4e-6, 66.9e12, 3352e9),
-    )
-}
+    python_op_s: float  # an operator's way through Python, on the host
 
 
 def preset(name: str) -> Device:
-    """The device called `name`; case does not matter. Raises `ValueError`, listing the known, for another."""
-    known = {each.casefold(): device for each, device in PRESETS.items()}
-    if (found := known.get(name.strip().casefold())) is not None:
-        return found
-    near = get_close_matches(name.casefold(), known, n=1, cutoff=0.6)
-    hint = f"; did you mean {known[near[0]].name}?" if near else ""
-    raise ValueError(f"--gpu must be one of {', '.join(PRESETS)}, got {name!r}{hint}")
+    """The device of chapter 8's figures (`model.gpus`). Raises `ValueError`, listing the known, for another name."""
+    gpu = gpus.preset(name)
+    return Device(
+        gpu.name, gpu.launch_s, gpu.kernel_s, QUEUE, gpu.copy_s, gpu.copy_bytes_per_s, gpu.synchronise_s,
+        gpu.python_op_s,
+    )  # fmt: skip
 
 
 A_LITTLE_S = 0.001  # longer than what is done meanwhile
@@ -115,16 +102,7 @@ class Simulated:
             self._ends.clear()
 
 
-def products_s(device: Device, workload: Workload) -> list[float]:
-    """Seconds of each of a step's matrix products: its FLOPs or its bytes, whichever bind, and a kernel at least."""
-    return [
-        max(device.kernel_s, work.flops / device.flops_per_s, work.bytes / device.bytes_per_s)
-        for work in bounds.gemms(workload)
-    ]
-
-
-def elementwise_s(device: Device, workload: Workload, kernels: int) -> list[float]:
-    """Seconds of each of `kernels` that read or write, between them, the gradients, the weights and the activations."""
-    inputs, hidden, classes = workload.layers
-    touched = 4 * (3 * inputs * hidden + 6 * workload.batch_size * (hidden + classes))  # bytes
-    return [max(device.kernel_s, touched / kernels / device.bytes_per_s)] * kernels
+def kernels_s(device: Device, census: Census, workload: Workload, slower: float = 1.0) -> list[float]:
+    """Seconds of each kernel of a step: equal parts of what chapter 8's model has the device do, times `slower`."""
+    count, *busy_s = device_step(census, workload, gpus.preset(device.name))
+    return [slower * sum(busy_s) / count] * round(count)

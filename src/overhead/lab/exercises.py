@@ -8,11 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 from overhead.lab import loops
-from overhead.lab.device import Clock, Device, Simulated
+from overhead.lab.device import Clock, Device, Simulated, kernels_s
 from overhead.lab.loops import LabLoop
 from overhead.measure.contestant import Contestant
 from overhead.measure.rounds import run_cases
 from overhead.measure.session import Preset, Session
+from overhead.model import gpus
+from overhead.model.replay import launched
 from overhead.problem.workload import Workload
 from overhead.records.record import Record
 
@@ -20,14 +22,15 @@ BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 SLOW_CALLS = 5
 LONG_KERNEL_S = 1e-4  # many times a launch, so that the queue fills
 SHORT = Workload(images=30_000)  # fewer steps than the queue holds launches, else the host has to wait all the same
-# Small batches of few hidden units, so that what NumPy does on the quiet is short beside what the queue holds.
-FOR_HARNESS = Workload(layers=(784, 8, 10), batch_size=1, images=1000)
+# Few steps of few hidden units on a device fifty times as slow, so that what NumPy does on the quiet is short beside
+# what the queue holds, however busy the host is.
+FOR_HARNESS, SLOWER = Workload(layers=(784, 8, 10), batch_size=1, images=100), 50.0
 BRIEF = Preset("lab", 0.5, 3.0, 1, (2, 3))
 
 
 def epoch_s(kind: type[LabLoop], device: Device, workload: Workload, clock: Clock, *, wait: bool = True) -> float:
     """Seconds of one epoch after another was waited for; without `wait`, until the last call has returned."""
-    step_s = loops.products_s(device, workload) + loops.elementwise_s(device, workload, kind.elementwise)
+    step_s = kernels_s(device, kind.census, workload)
     loop, state = kind("cpu"), loops.State(Simulated(device, clock), step_s, None)
     began = clock.now()
     loop.run(state, workload.steps)
@@ -90,14 +93,26 @@ def _compared(kinds: dict[str, type[LabLoop]], device: Device, clock: Clock) -> 
     return {"seconds": seconds, "says": f"{list(kinds)[1]}: {first / second:.2g} times as fast"}
 
 
+def predicted(device: Device, clock: Clock) -> dict[str, Any]:
+    """What chapter 8's model says of an epoch of each loop, beside the epoch as it is simulated."""
+    rows, gpu = {}, gpus.preset(device.name)
+    for kind in (loops.OpByOp, loops.Fused, loops.Graph, loops.FusedGraph):
+        for size in (32, 1024):
+            workload = Workload(batch_size=size)
+            says, seen = launched(kind.census, workload, gpu).total_s, epoch_s(kind, device, workload, clock)
+            rows[f"{kind.__name__} at {size}"] = {"predicted_s": says, "simulated_s": seen, "ratio": seen / says}
+    worst = max((abs(row["ratio"] - 1), name) for name, row in rows.items())
+    return {"rows": rows, "says": f"at most {worst[0]:.1%} apart ({worst[1]})"}
+
+
 EXERCISES: dict[str, Callable[[Device, Clock], dict[str, Any]]] = {
-    "forget": forget, "queue": queue, "batch": batch, "fuse": fuse, "graph": graph,
+    "forget": forget, "queue": queue, "batch": batch, "fuse": fuse, "graph": graph, "predict": predicted,
 }  # fmt: skip
 
 
 def caught(device: Device) -> list[Record]:
     """What the harness makes of the loop that forgets to wait and of the one that does not: processes of their own."""
-    env = ((loops.VARIABLE, device.name),)
+    env = ((loops.VARIABLE, device.name), (loops.SLOWER, str(SLOWER)))
     names = [f"{loops.__name__}:{kind.__name__}" for kind in (loops.Graph, loops.ForgetsToWait)]
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     session = Session(BRIEF, {"host": "simulated", "notebook": "lab", "started": started})

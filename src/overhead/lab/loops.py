@@ -11,17 +11,17 @@ import os
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from overhead.lab.device import Simulated, elementwise_s, preset, products_s
+from overhead.lab.device import Simulated, kernels_s, preset
 from overhead.loops.base import Loop
 from overhead.loops.numpy_ import NumpyLoop
+from overhead.model.census import CENSUS, Census
 from overhead.problem.data import Split
 from overhead.problem.mlp import Params
 from overhead.problem.workload import Workload
 
-VARIABLE = "OVERHEAD_LAB_GPU"
-OPERATORS = 24  # elementwise kernels of a step without fusion: bias, ReLU, softmax, its gradient, sums, updates
-FUSED = 4  # … of a step whose elementwise work is fused between the products
-PYTHON_OPERATOR_S = 11e-6  # an operator's way through Python and CuPy, on the host (cupy/cupy#3298)
+VARIABLE, SLOWER = "OVERHEAD_LAB_GPU", "OVERHEAD_LAB_SLOWER"
+# What chapter 8 counts of a step: operators called one by one, or few kernels of a compiled step.
+UNFUSED, COMPILED = CENSUS["cupy"], CENSUS["jax-step"]
 
 
 @dataclass
@@ -36,8 +36,7 @@ class LabLoop(Loop):
     """What the variants share. `clock` of the device is real unless a test puts another in its place."""
 
     framework = "numpy"
-    elementwise: ClassVar[int] = FUSED
-    host_s: ClassVar[float] = 0.0  # before each launch
+    census: ClassVar[Census] = COMPILED  # kernels, launches and bytes of a step
     clock: Any = None
 
     def place(self, params: Params, data: Split, workload: Workload) -> State:
@@ -45,13 +44,14 @@ class LabLoop(Loop):
         self.quietly = NumpyLoop("cpu")
         device = Simulated(gpu, self.clock)
         device.copy(data.x.nbytes)
-        step_s = products_s(gpu, workload) + elementwise_s(gpu, workload, self.elementwise)
+        step_s = kernels_s(gpu, self.census, workload, float(os.environ.get(SLOWER, 1)))
         return State(device, step_s, self.quietly.place(params, data, workload))
 
     def run(self, state: State, steps: int) -> State:
+        host_s = state.device.device.python_op_s if self.census.op_by_op else 0.0
         for _ in range(steps):
             for kernel_s in state.step_s:
-                state.device.launch(kernel_s, self.host_s)
+                state.device.launch(kernel_s, host_s)
         state.owed += steps
         return state
 
@@ -81,18 +81,18 @@ class LabLoop(Loop):
 class OpByOp(LabLoop):
     """An operator, a launch: each goes through Python."""
 
-    elementwise, host_s = OPERATORS, PYTHON_OPERATOR_S
+    census = UNFUSED
 
 
 @final
 class Fused(LabLoop):
-    """The products, and four kernels between them."""
+    """The compiled step: few kernels, launched one by one."""
 
 
 class Graph(LabLoop):
     """The unfused step captured in a graph: one launch of all its kernels."""
 
-    elementwise = OPERATORS
+    census = UNFUSED._replace(launches="step", op_by_op=False)
 
     def run(self, state: State, steps: int) -> State:
         for _ in range(steps):
@@ -103,9 +103,9 @@ class Graph(LabLoop):
 
 @final
 class FusedGraph(Graph):
-    """The fused step captured in a graph."""
+    """The compiled step captured in a graph."""
 
-    elementwise = FUSED
+    census = COMPILED._replace(launches="step")
 
 
 @final

@@ -18,17 +18,20 @@ class Journal:
     """Finished steps of one run, a line each, written through to the disk.
 
     `run` says what makes two runs the same (commit, preset, parameters): a file of another run, of one that began
-    over a day ago, or any with `fresh`, is begun anew. What a kill left of the last line is cut.
+    over a day ago, or any with `fresh`, is begun anew. What a kill left of the last line is cut. `about` is kept for
+    whoever reads the file elsewhere.
     """
 
-    def __init__(self, path: Path, run: Mapping[str, Any], *, fresh: bool = False) -> None:
+    def __init__(
+        self, path: Path, run: Mapping[str, Any], *, fresh: bool = False, about: Mapping[str, Any] | None = None
+    ) -> None:
         self.path = path
         self._run = json.loads(json.dumps(run))
         self._named: Counter[str] = Counter()
         self._done: dict[str, Any] = {} if fresh else self._read()
         self.continues = bool(self._done)
         if not self.continues:
-            header = {"run": self._run, "began": time.time()}
+            header = {"run": self._run, "began": time.time(), "about": about}
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(header) + "\n", encoding="utf-8")
         self._file = path.open("ab", buffering=0)

@@ -270,6 +270,11 @@ def _gpu_terms(
     )
 
 
+def launched(census: Census, workload: Workload, gpu: Gpu) -> Terms:
+    """The terms of an epoch on `gpu` whose host does nothing but launch; op by op it also calls the operators."""
+    return _gpu_terms(census, workload, gpu, None, 1.0, 1.0, 1.0)
+
+
 def simulate(host_s: float, device_s: float, steps: int, queue: int) -> float:
     """Seconds until the device has done `steps` pieces, of which the host may have `queue` outstanding."""
     host = device = 0.0

@@ -6,23 +6,24 @@ import base64
 import io
 from collections.abc import Callable, Iterable
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
-import matplotlib.ticker
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 
 from overhead.loops import frameworks
 from overhead.records.stats import Interval
+
+if TYPE_CHECKING:  # a host that only measures needs no Matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 # One colour a framework (`frameworks.TABLE`), the floor's for what is of none; variants differ by marker.
 LIGHT = {"ink": "#1f2328", "faint": "#6e7781", "grid": "#d8dee4", "paper": "#ffffff"}
 DARK = {"ink": "#e6edf3", "faint": "#9aa4ae", "grid": "#3a424b", "paper": "#14181e"}
 FLOOR = ("#57606a", "#9aa4ae")
 COLOURS = {row.shown: row.colours for row in frameworks.TABLE.values()} | {"floor": FLOOR}
+FLOOR_IS = {"cpu": "products alone", "gpu": "launch-bound: products and their launches"}
 MARKERS = "os^Dv<>pXhP*"
 WIDTH_INCHES = 7.2
 
@@ -37,6 +38,9 @@ class Figure:
         self.draw, self.alt, self.height = draw, alt, height
 
     def _render(self, dark: bool, form: str) -> bytes:
+        import matplotlib
+        from matplotlib.figure import Figure as Canvas
+
         theme = DARK if dark else LIGHT
         style: Any = {
             "figure.facecolor": theme["paper"], "axes.facecolor": theme["paper"], "savefig.facecolor": theme["paper"],
@@ -86,8 +90,10 @@ def plain_ticks(axis: Any, values: list[int] | None = None) -> None:
         axis.set_ticks(values, labels=[f"{v:,}" for v in values])
         axis.set_ticks([], minor=True)
     else:
-        axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda v, _: f"{v:g}"))
-        axis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+        from matplotlib import ticker
+
+        axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: f"{v:g}"))
+        axis.set_minor_formatter(ticker.NullFormatter())
 
 
 def label_ends(axes: Axes, ends: list[tuple[float, float, str, str]], height: float) -> None:
@@ -145,7 +151,9 @@ def against_batch_size(frame: pd.DataFrame, floor: pd.DataFrame, value: str, uni
         if over:
             axes.axhline(1.0, ls="--", color=colour("floor", dark), lw=1.4)
             ends.append((sizes[-1], 1.0, "floor (products alone)", colour("floor", dark)))
-            axes.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+            from matplotlib.ticker import LogLocator
+
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         if len(told) < len(timed):
             axes.plot([], [], color=theme["grid"], marker=".", label="other loops (in the table)")
             axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0))
@@ -214,7 +222,9 @@ def dots(
         axes.grid(axis="y", visible=False)
         low, high = axes.get_xlim()
         if high < 100 * low:  # a decade line or two would leave the axis without numbers
-            axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+            from matplotlib.ticker import LogLocator
+
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         plain_ticks(axes.xaxis)
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(3, len(series)))
 
@@ -255,7 +265,7 @@ def ladder(rungs: list[tuple[str, str, Any, bool]], floors: dict[str, float], un
         plain_ticks(axes.xaxis)
         for line, (device, floor_s) in enumerate(floors.items()):
             axes.axvline(floor_s, ls="--", color=colour("floor", dark), lw=1.4)
-            label = f"floor, {device} (products alone)" if len(floors) > 1 else "floor (products alone)"
+            label = f"floor, {device} ({FLOOR_IS[device]})" if len(floors) > 1 else "floor (products alone)"
             axes.annotate(
                 label, (floor_s, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 4 + 14 * line),
                 textcoords="offset points", ha="center", color=colour("floor", dark),

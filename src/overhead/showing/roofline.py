@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure as Canvas
 
 from overhead.showing.figures import MARKERS, Figure, colour, plain_ticks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 
 def roofline(frame: pd.DataFrame, ceiling: str, alt: str) -> Figure:

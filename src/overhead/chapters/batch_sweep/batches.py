@@ -189,6 +189,12 @@ def settings_table(records: Sequence[Record]) -> Html:
     return Html(tables.as_html(pd.DataFrame(shown), "Settings as the framework resolved them, read after placing"))
 
 
+FLOOR_IS = {
+    "cpu": "The matrix products alone",
+    "gpu": "The matrix products with their launches (the launch-bound floor)",
+}
+
+
 def floors_table(records: Sequence[Record]) -> Html:
     """The floor by library and threads; the smallest at each batch size is the floor."""
     frame = tables.floors_frame(records)
@@ -204,4 +210,6 @@ def floors_table(records: Sequence[Record]) -> Html:
         for row in frame.itertuples()
     ]
     caption = "The step's matrix products alone, streaming the epoch; the best of the fresh processes, 95 % interval"
+    if "gpu" in set(frame["device"] if len(frame) else ()):
+        caption += "; on a GPU their launches are in it: the launch-bound floor"
     return Html(tables.as_html(pd.DataFrame(rows), caption, "the matrix products alone"))

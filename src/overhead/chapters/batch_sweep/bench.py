@@ -6,18 +6,20 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from overhead.chapters.base import ParameterError
-from overhead.chapters.provenance import revision
+from overhead.chapters.provenance import revision, stamped
 from overhead.loops import FLOORS, LOOPS
 from overhead.machine import host
 from overhead.measure.contestant import Contestant, floors
+from overhead.measure.journal import Journal
 from overhead.measure.rounds import run_cases
 from overhead.measure.session import PRESETS, Session
 from overhead.problem import bounds, data, nonzeros
 from overhead.problem.workload import TRAINING_IMAGES, Workload
-from overhead.records.record import Record
+from overhead.records.record import Record, write
 from overhead.records.stats import Interval
 from overhead.showing import tables
 from overhead.showing.tables import EpochRow
@@ -33,14 +35,18 @@ def bench(
     images: int | None = None,
     learning_rate: Any = "0.1",
     threads: str = "all",
+    processes: int | None = None,
+    without_floor: bool = False,
+    records: Path | None = None,
     force: bool = False,
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Measure; returns host, rows, floors and ratios, ready for `json.dumps` (no nan).
 
     `loops`: "all", or names with commas between; `package.module:Class` names a loop of one's own. A loop that
-    runs on no device of this host has a row that says so. Raises `ParameterError` for a name that is no loop and
-    a device that this host lacks.
+    runs on no device of this host has a row that says so. With a file for the `records` each finished case is kept in
+    a journal beside it, and a bench that is asked for again goes on there. Raises `ParameterError` for a name that is
+    no loop and a device that this host lacks.
     """
     names = list(LOOPS) if loops == "all" else list(dict.fromkeys(name.strip() for name in loops.split(",")))
     for name in names:
@@ -66,8 +72,28 @@ def bench(
     ]
     commit, dirty = revision()
     provenance = {"host": "local", "notebook": "bench", "commit": commit, "dirty": dirty, "preset": preset}
-    found = run_cases(contestants + floors(devices), workloads, Session(PRESETS[preset], provenance, say, force=force))
-    return report(found)
+    chosen = PRESETS[preset]
+    session = Session(chosen._replace(processes=processes or chosen.processes), provenance, say, force=force)
+    everyone = contestants if without_floor else contestants + floors(devices)
+    return report(_kept(everyone, workloads, session, records))
+
+
+def _kept(
+    contestants: Sequence[Contestant], workloads: Sequence[Workload], session: Session, path: Path | None
+) -> list[Record]:
+    """The records of the cases; with a path in a file there, which is whole or not at all."""
+    if path is None:
+        return run_cases(contestants, workloads, session)
+    asked = [[*c.resolved()] for c in contestants], [w.model_dump(mode="json") for w in workloads]
+    journal = Journal(path.with_name(f".{path.stem}.journal"), {**session.provenance, "asked": asked})
+    complete = False
+    try:
+        found = stamped(run_cases(contestants, workloads, session._replace(journal=journal)))
+        write(path, found)
+        complete = True
+    finally:
+        journal.close(complete=complete)
+    return found
 
 
 def _devices_of(name: str, devices: Sequence[str]) -> list[str]:

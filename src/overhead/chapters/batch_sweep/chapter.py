@@ -26,6 +26,7 @@ from overhead.chapters.batch_sweep.axes import (
     Sizes,
 )
 from overhead.loops import LOOPS
+from overhead.measure.case import Case
 from overhead.measure.contestant import Contestant, floors
 from overhead.measure.rounds import time_cases
 from overhead.measure.session import PRESETS, Preset, Session
@@ -112,6 +113,14 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
             found.append(record if case.contestant in sweep else record.model_copy(update={"op": anomalies.OP}))
         return found + quality.take(quality.PLANS[self.preset], self.usable_devices(), self.learning_rate, session)
 
+    def records_of(self, case: Case, fields: Mapping[str, Any]) -> list[Record]:
+        """As `take`: a loop with one thing switched is no row of the sweep."""
+        who = case.contestant
+        of_sweep = who.is_floor or who.loop in self.loop_names()
+        plain = not who.env and who.threads == case.facts.get("cores_allowed", who.threads)
+        update = {} if of_sweep and plain else {"op": anomalies.OP}
+        return [record.model_copy(update=update) for record in super().records_of(case, fields)]
+
     def rows(self, records: Sequence[Record]) -> list[Record]:
         """The records of the sweep itself: loops and floors under this run's remainder policy."""
         alone = [r for r in records if r.op is None and r.member is None]
@@ -145,8 +154,8 @@ class BatchSweep(Chapter, frozen=True, strict=True, extra="forbid"):
         floor = tables.floor_of(records, size, best["device"])
         if floor and "times_floor" in best and math.isfinite(best["times_floor"]):
             text += (
-                f" The matrix products alone take {tables.interval(floor[1])} s undisturbed, so {fast} is at "
-                f"{tables.with_interval(*best[FLOOR_COLUMNS])} times its floor."
+                f" {batches.FLOOR_IS[best['device']]} take {tables.interval(floor[1])} s undisturbed: {fast} "
+                f"is at {tables.with_interval(*best[FLOOR_COLUMNS])} times its floor."
             )
         return pages.Markdown(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -34,6 +35,11 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, text: str) -> list[
 @click.option("--threads", default="all", show_default=True, help="all, or numbers with commas between.")
 @click.option("--preset", type=click.Choice(["quick", "workshop", "full"]), default="quick", show_default=True)
 @click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", show_default=True)
+@click.option("--processes", type=click.IntRange(1, 9), help="Fresh processes a loop (default: the preset's).")
+@click.option("--without-floor", is_flag=True, help="The loops alone: a glance, without times the floor.")
+@click.option(
+    "--records", type=click.Path(path_type=Path), help="Keep the samples in this file; an early end keeps what it has."
+)
 @click.option("--force", is_flag=True, help="Measure although another measurement runs; records are marked.")
 @click.option("--self-check", is_flag=True, help="The same as `overhead self-check`.")
 @click.option("--calibrate", is_flag=True, help="Measure the host's ceilings and smallest costs instead.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,10 @@ from overhead.records.levels import over_turns
 from overhead.records.record import Record
 from overhead.showing import tables
 from overhead.showing.claims import HOLDS, first_at
-from overhead.showing.figures import COLOURS, Canvas, Figure
+from overhead.showing.figures import COLOURS, Figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 GOAL = f"{100 * TARGET:.0f} %"
 EVALUATES = ("keras-fit-validated",)  # its own epoch ends with an evaluation

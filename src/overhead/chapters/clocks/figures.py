@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import LogLocator
 
 from overhead.records.stats import Interval, verdict
 from overhead.showing.figures import COLOURS, MARKERS, Figure, colour, plain_ticks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 ARM_A, ARM_B = COLOURS["numpy"], COLOURS["jax"]
 DIFFERENT = COLOURS["jax"]
@@ -95,6 +97,8 @@ def schedules(samples: Mapping[str, tuple[Sequence[float], Sequence[float], bool
                 axes.plot(at, np.multiply(arm, 1e3), mark, ms=3.2, color=ink[dark], label=f"arm {name}")
             axes.set_title(title)
             axes.set(xlabel="samples in the order they were taken", yscale="log")
+            from matplotlib.ticker import LogLocator
+
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             plain_ticks(axes.yaxis)
         panels[0].set_ylabel("milliseconds a sample")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
-from matplotlib.figure import Figure as Canvas
 
 from overhead.model.atlas import WITHIN
 from overhead.model.check import Checked
 from overhead.showing.figures import MARKERS, Figure, colour, marker, plain_ticks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 # Light pages and dark ones. Fitted, held out, and known by a census alone differ by colour and marker.
 INKS = (("#8c959f", "#6e7781"), ("#0072B2", "#56B4E9"), ("#D55E00", "#FF9A56"))
@@ -78,6 +79,8 @@ def crossover_map(by_gpu: Mapping[str, Any], sizes: Sequence[int], widths: Seque
 
     def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
         panels = canvas.subplots(1, len(by_gpu), sharey=True, squeeze=False)[0]
+        from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
+
         shades = LinearSegmentedColormap.from_list("even", [CPU_WINS, theme["paper"], GPU_WINS])
         shown = None
         for axes, (name, ratios) in zip(panels, by_gpu.items(), strict=True):

@@ -84,6 +84,13 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
         except calibration.NoCalibration:
             return None
 
+    def _here(self, ours: dict[str, Any], work: bounds.Work | None = None) -> bounds.Bound:
+        """The least time of an op, or of the step, by measured ceilings."""
+        flops, moved = (work.flops, work.bytes) if work else (
+            bounds.step_flops(self.workload), bounds.step_bytes(self.workload)
+        )  # fmt: skip
+        return bounds.bound(flops, moved, ours["flops_per_s"], ours["bandwidth_bytes_per_s"])
+
     # --- the bound -------------------------------------------------------------------------------------------
 
     def bound_sentence(self, records: Sequence[Record]) -> pages.Markdown:
@@ -92,20 +99,19 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
         step, forward = bounds.step_flops(self.workload), bounds.forward_flops(self.workload)
         article = bounds.bound(first.flops, first.bytes, ARTICLE_PEAK_FLOPS_PER_S).bound_us
         assert article is not None
-        ours = self.ceiling(records, "cpu")
         model = peaks.device(self.device_model)
         on_model = bounds.bound(step, bounds.step_bytes(self.workload), model.flops_per_s, model.bandwidth_bytes_per_s)
         products, epoch = len(bounds.gemms(self.workload)), bounds.epoch_flops(self.workload)
-        here = "; what this host's CPU can reach was not measured here"
-        if ours:
-            least = bounds.bound(
-                step, bounds.step_bytes(self.workload), ours["flops_per_s"], ours["bandwidth_bytes_per_s"]
-            )
-            here = (
-                f", and at least {tables.number(least.bound_us or math.nan)} us on this host's CPU by what it was seen "
-                f"to reach ({ours['flops_per_s'] / 1e9:,.0f} GFLOP/s, "
+        here = (
+            "".join(
+                f", and at least {tables.number(self._here(ours).bound_us or math.nan)} us on this host's "
+                f"{device.upper()} by what it was seen to reach ({ours['flops_per_s'] / 1e9:,.0f} GFLOP/s, "
                 f"{ours['bandwidth_bytes_per_s'] / 1e9:,.1f} GB/s)"
+                for device in ("cpu", "gpu")
+                if (ours := self.ceiling(records, device))
             )
+            or "; what this host's CPU can reach was not measured here"
+        )
         return pages.Markdown(
             f"The first product at batch size 32 takes {first.flops:,} FLOP; at the article's assumed peak of "
             f"{ARTICLE_PEAK_FLOPS_PER_S / 1e12:.1f} TFLOPS that is at least {tables.number(article, 2)} us. It is one "
@@ -118,16 +124,12 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
     def bounds_table(self, records: Sequence[Record]) -> pages.Html:
         """A row an op, then the step: FLOPs, bytes, intensity and the least time by data sheet and by measurement."""
         model = peaks.device(self.device_model)
-        ours = self.ceiling(records, "cpu")
+        ours, gpu = self.ceiling(records, "cpu"), self.ceiling(records, "gpu")
         step = bounds.Work("the products", "step", bounds.step_flops(self.workload), bounds.step_bytes(self.workload))
         rows = []
         for work in [*bounds.ops(self.workload), step]:
             published = bounds.bound(work.flops, work.bytes, model.flops_per_s, model.bandwidth_bytes_per_s)
-            here = (
-                bounds.bound(work.flops, work.bytes, ours["flops_per_s"], ours["bandwidth_bytes_per_s"])
-                if ours
-                else None
-            )
+            here, there = (self._here(found, work) if found else None for found in (ours, gpu))
             rows.append(
                 {
                     "op": work.name,
@@ -139,6 +141,7 @@ class FlopBound(Chapter, frozen=True, strict=True, extra="forbid"):
                     "set by": _limit(published),
                     "this CPU, us": tables.number((here.bound_us if here else None) or math.nan),
                     "set by ": _limit(here) if here else tables.NOT_MEASURED,
+                    **({"this GPU, us": tables.number(there.bound_us or math.nan)} if there else {}),
                 }
             )
         caption = (

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure as Canvas
 
 from overhead.chapters.learning_rates.curves import member
 from overhead.records.record import Record
 from overhead.showing.figures import MARKERS, Figure, label_ends, plain_ticks
 from overhead.showing.tables import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 # Okabe and Ito's, one a line; light pages and dark ones.
 INKS = [

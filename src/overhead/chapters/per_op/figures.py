@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure as Canvas
 
 from overhead.loops.base import STEP_OPS
 from overhead.showing import tables
 from overhead.showing.figures import MARKERS, Figure, colour, plain_ticks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 # What each operation computes, as a reader would write it.
 FORMULAS = {

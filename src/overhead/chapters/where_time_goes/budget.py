@@ -94,10 +94,12 @@ def table(found: Sequence[Budget]) -> pd.DataFrame:
 
 
 def budgets(records: Sequence[Record], workload: Workload, twin: Workload) -> list[Budget]:
-    """A budget for every loop and device with records of `workload` and of `twin`."""
+    """A budget for every loop on the CPU with records of `workload` and of `twin`; `lanes` are those of a GPU."""
     found = []
     for record in records:
         if record.op is not None or record.status != "ok" or not _is_of(record, workload) or record.loop not in TERMS:
+            continue
+        if record.device == "gpu":  # host and device overlap there: nothing may be added
             continue
         other = next(
             (

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from overhead.chapters import micro, pages
 from overhead.chapters.base import Chapter, results_folder, whole
-from overhead.chapters.where_time_goes import budget, figures, pieces, spins
+from overhead.chapters.where_time_goes import budget, figures, lanes, pieces, spins
 from overhead.loops import LOOPS
 from overhead.machine import host
 from overhead.measure import calibration, probing
@@ -123,7 +123,7 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def budget_sentence(self, records: Sequence[Record]) -> pages.Markdown:
         """Where the step's time goes, loop by loop, with what stays unexplained."""
-        lines = budget.sentences(self.budgets(records))
+        lines = budget.sentences(self.budgets(records)) + lanes.sentences(lanes.found(records, self.workload))
         lines += [
             f"- **{pages.plain(r.loop)} ({r.device})** is missing: {pages.plain(r.reason)}."
             for r in records
@@ -133,13 +133,18 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def budget_figure(self, records: Sequence[Record]) -> Figure | pages.Markdown:
         """A bar a loop, its terms end to end, and a marker where the measured step ends."""
-        found = self.budgets(records)
-        return figures.budgets(found, self.batch_size) if found else pages.missing(A_BUDGET, records)
+        found, beside = self.budgets(records), lanes.found(records, self.workload)
+        if not found and not beside:
+            return pages.missing(A_BUDGET, records)
+        return lanes.figure(figures.budgets(found, self.batch_size), len(found), beside)
 
     def budget_table(self, records: Sequence[Record]) -> pages.Html:
         """A row a term, then sum, step and residual; a column a loop: microseconds a step and the share of the step."""
         found, caption = self.budgets(records), pages.caption(records, self.settings)
-        return pages.Html(tables.as_html(budget.table(found) if found else pd.DataFrame(), caption, A_BUDGET))
+        shown = tables.as_html(budget.table(found) if found else pd.DataFrame(), caption, A_BUDGET)
+        if beside := lanes.found(records, self.workload):
+            shown += tables.as_html(lanes.table(beside), caption, "a step on a GPU in two lanes")
+        return pages.Html(shown)
 
     def terms(self) -> pages.Markdown:
         """How each term is measured."""
@@ -153,13 +158,16 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
             shares = [share for s in r.of_no_unit(pieces.UTILISATION) for share in s.shares or []]
             if not shares or r.device != "gpu" or r.op is not None:
                 continue
-            peak = calibration.ceiling(ceilings, "gpu")["flops_per_s"]
             achieved = bounds.epoch_flops(self.workload) / stats.median_interval(r.epochs()).median
+            try:
+                share = f"{achieved / calibration.ceiling(ceilings, 'gpu')['flops_per_s']:.2%}"
+            except calibration.NoCalibration:  # every library declined to be calibrated on the GPU
+                share = tables.NOT_MEASURED
             rows.append(
                 {
                     "loop": r.loop,
                     "utilisation as the driver reports it": f"{np.median(shares):.0%}",
-                    "achieved share of the measured peak": f"{achieved / peak:.2%}",
+                    "achieved share of the measured peak": share,
                     "samples": len(shares),
                 }
             )

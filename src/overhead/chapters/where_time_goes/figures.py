@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure as Canvas
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from overhead.chapters.where_time_goes.budget import Budget
 from overhead.showing import tables
 from overhead.showing.figures import Figure, colour, error_bars
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 # Of terms, which are no frameworks: one hue from dark to light, in light mode and in dark; the first is the ink's.
 SHADES = (
@@ -29,6 +31,9 @@ def budgets(found: list[Budget], batch_size: int) -> Figure:
     )  # fmt: skip
 
     def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
+        from matplotlib.lines import Line2D
+        from matplotlib.patches import Patch
+
         # A scale a row: on one scale, Keras leaves nothing of the others to be seen.
         panels = np.atleast_1d(canvas.subplots(len(found), 1)).ravel()
         inks = dict(zip(terms, (theme["ink"], *SHADES[dark]), strict=False))

@@ -1,0 +1,1 @@
+"""Chapter 11: exercises on a GPU that is simulated."""
