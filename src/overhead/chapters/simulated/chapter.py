@@ -143,6 +143,8 @@ class Lab(Chapter, frozen=True, strict=True, extra="forbid"):
     def winner(self, records: Sequence[Record]) -> pages.Markdown:
         """Who seems to win without a wait, and who wins."""
         found = self._of(records, exercises.SHORT)
+        if not found:
+            return pages.missing("the first exercise", records)
         seeming, real = (
             min((_interval(record, clock).median, record.loop) for record in found)[1] for clock in (RETURNED, WAITED)
         )
@@ -151,9 +153,11 @@ class Lab(Chapter, frozen=True, strict=True, extra="forbid"):
             f"for it is the **{real}**."
         )
 
-    def queue_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def queue_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """Microseconds of each call, in order."""
-        (record,) = [r for r in records if r.op == QUEUE]
+        record = next((r for r in records if r.op == QUEUE and r.status == "ok"), None)
+        if record is None:
+            return pages.missing("the queue", records)
         calls = 1e6 * np.array(record.processes(CALL)[0])
 
         def draw(axes: Any, dark: bool) -> None:
@@ -163,11 +167,13 @@ class Lab(Chapter, frozen=True, strict=True, extra="forbid"):
         return self._figure(draw, f"calls take {tables.number(float(np.median(calls[:500])))} us until the queue is "
                             f"full, and then {tables.number(float(np.median(calls[-50:])))} us")  # fmt: skip
 
-    def batch_figure(self, records: Sequence[Record]) -> figures.Figure:
+    def batch_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """Seconds an epoch of two loops against batch size, each beside a line that halves with every doubling."""
         curves = {name: {r.trained.batch_size: _interval(r, WAITED).median for r in records if r.loop == name
-                         and r.trained.images == Workload().images} for name in DOUBLED}  # fmt: skip
-        sizes = sorted(curves[DOUBLED[0]])
+                         and r.status == "ok" and r.trained.images == Workload().images} for name in DOUBLED}  # fmt: skip
+        sizes = sorted(set.intersection(*map(set, curves.values())))
+        if not sizes:
+            return pages.missing("epochs by batch size", records)
 
         def draw(axes: Any, dark: bool) -> None:
             for mark, (name, of_size) in zip(figures.MARKERS, curves.items(), strict=False):
@@ -184,7 +190,7 @@ class Lab(Chapter, frozen=True, strict=True, extra="forbid"):
     def changes(self, records: Sequence[Record]) -> pages.Html:
         """A row a loop at 32: seconds an epoch, as many times the fastest, and what chapter 8 predicts."""
         found = {r.loop: _interval(r, WAITED) for r in self._of(records, Workload())}
-        fastest = min(interval.median for interval in found.values())
+        fastest = min((interval.median for interval in found.values()), default=0.0)
         rows = []
         for name, interval in found.items():
             says = launched(SHOWN[name].census, Workload(), gpus.preset(self.gpu)).total_s
@@ -202,7 +208,9 @@ class Lab(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def real_queue(self, records: Sequence[Record]) -> pages.Html | pages.Markdown:
         """The commands of a real queue: the call, and the device's own clock of it; or why there are none."""
-        (record,) = [r for r in records if r.op == REAL]
+        record = next((r for r in records if r.op == REAL), None)
+        if record is None:
+            return pages.missing("a real queue", records)
         if record.status != "ok":
             return pages.Markdown(f"Left out here: {record.reason}.")
         columns = {field: record.processes(field)[0] for field in opencl.Command._fields}
@@ -216,7 +224,7 @@ class Lab(Chapter, frozen=True, strict=True, extra="forbid"):
         return pages.Html(tables.as_html(pd.DataFrame(rows), caption, "commands in a queue of OpenCL"))
 
     def _of(self, records: Sequence[Record], workload: Workload) -> list[Record]:
-        return [r for r in records if r.workload == workload]
+        return [r for r in records if r.workload == workload and r.status == "ok" and r.loop in SHOWN]
 
     def _table(self, rows: list[dict[str, Any]]) -> pages.Html:
         caption = f"Simulated {self.gpu}: real time, no such device; median [95 % interval]"
