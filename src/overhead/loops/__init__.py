@@ -92,19 +92,19 @@ LOOPS: dict[str, LoopInfo] = {
     ),
     "dropped": LoopInfo(
         "products", "DroppedLoop", "numpy", _CPU, "the same without the pixels that are always zero",
-        less_arithmetic=True,
+        less_arithmetic=True, sources=("c/vectors.h", "c/products.c"),
     ),
     "gathered": LoopInfo(
         "products", "GatheredLoop", "numpy", _CPU, "the same without the pixels that are zero in all of the batch",
-        less_arithmetic=True,
+        less_arithmetic=True, sources=("c/vectors.h", "c/products.c"),
     ),
     "sorted": LoopInfo(
         "products", "SortedLoop", "numpy", _CPU, "BLAS products over the pixels in frequent use, the others one by one",
-        less_arithmetic=True,
+        less_arithmetic=True, sources=("c/vectors.h", "c/products.c"),
     ),
     "sparse": LoopInfo(
         "sparse", "SparseLoop", "numpy", _CPU, "a kernel in C that multiplies by no zero", less_arithmetic=True,
-        sources=("c/sparse.c",),
+        sources=("c/vectors.h", "c/sparse.c"),
     ),
     "cupy-persistent": LoopInfo(
         "cupy_persistent", "CupyPersistentLoop", "cupy", _GPU, "the whole epoch in one launch of a kernel of its own"
@@ -135,7 +135,7 @@ MANY: dict[str, LoopInfo] = {
     ),
     "sparse-many": LoopInfo(
         "sparse_many", "SparseManyLoop", "numpy", _CPU, "a model a thread at a time, multiplying by no zero",
-        less_arithmetic=True, sources=("c/sparse.c",),
+        less_arithmetic=True, sources=("c/vectors.h", "c/sparse.c"),
     ),
     "keras": LoopInfo(
         "keras_many", "KerasPoolLoop", "tensorflow", _BOTH, "one model, Keras fit as in the article",

@@ -169,8 +169,11 @@ class Lab(Chapter, frozen=True, strict=True, extra="forbid"):
 
     def batch_figure(self, records: Sequence[Record]) -> figures.Figure | pages.Markdown:
         """Seconds an epoch of two loops against batch size, each beside a line that halves with every doubling."""
-        curves = {name: {r.trained.batch_size: _interval(r, WAITED).median for r in records if r.loop == name
-                         and r.status == "ok" and r.trained.images == Workload().images} for name in DOUBLED}  # fmt: skip
+        whole = [r for r in records if r.status == "ok" and r.loop in DOUBLED and r.trained.images == Workload().images]
+        curves = {
+            name: {r.trained.batch_size: _interval(r, WAITED).median for r in whole if r.loop == name}
+            for name in DOUBLED
+        }
         sizes = sorted(set.intersection(*map(set, curves.values())))
         if not sizes:
             return pages.missing("epochs by batch size", records)
