@@ -58,6 +58,7 @@ class Later(NamedTuple):
 
 
 LATER = {
+    "check": Later("overhead.classroom.command", "Judge an answer to an exercise by your own records."),
     "advise": Later("overhead.model.command", "Predict an epoch of your own network, and say what would help."),
     "bench": Later(
         "overhead.chapters.batch_sweep.command", "Time loops against the measured floor, without a notebook."
