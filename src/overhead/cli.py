@@ -55,6 +55,7 @@ class Later(NamedTuple):
 
     module: str
     does: str  # one line for `overhead --help`
+    function: str = ""  # where it is not called like the command
 
 
 LATER = {
@@ -66,6 +67,7 @@ LATER = {
     "book": Later("overhead.book.command", "Render what was measured; measures nothing."),
     "check-host": Later("overhead.book.command", "Is a contributed host's folder whole, private, harmless?"),
     "run": Later("overhead.book.command", "Execute notebooks (default: all) on this host and keep what they measured."),
+    "class": Later("overhead.classroom.command", "Many students' folders on one page of dots.", "gather"),
     "lab": Later("overhead.lab.command", "Exercises on a simulated GPU, for those who have none."),
     "diagnose": Later("overhead.diagnose.command", "What limits a training step of yours, shown by changing it."),
     "calibrate": Later("overhead.model.command", "Measure what `advise` predicts from: the constants of this host."),
@@ -98,7 +100,8 @@ class Group(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in LATER:
             return super().get_command(ctx, cmd_name)
-        return getattr(import_module(LATER[cmd_name].module), cmd_name.replace("-", "_"))
+        later = LATER[cmd_name]
+        return getattr(import_module(later.module), later.function or cmd_name.replace("-", "_"))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """A line a command; none is imported for it."""

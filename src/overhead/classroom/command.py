@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from overhead.classroom import judging
+from overhead.book.folder import FolderError
+from overhead.classroom import gathering, judging
 from overhead.classroom.answers import MissingRecord
 from overhead.classroom.judging import AnswerError
 
@@ -36,3 +37,26 @@ def check(exercise: str, answer: tuple[str, ...], host: str, results: Path | Non
     click.echo(found.says)
     if not found.right:
         raise click.exceptions.Exit(1)
+
+
+@click.command("class")
+@click.argument("folder", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The page to write, one HTML file.")
+def gather(folder: tuple[Path, ...], out: Path) -> None:
+    """Gather the results of many students, a FOLDER each, on one page of dots. Only names of folders are shown.
+
+    A FOLDER is a host's, such as results/local under another name, or one that holds such folders. What cannot be
+    used is named and left out.
+
+    Example: overhead class class/* --out class.html
+    """
+    try:
+        found = gathering.gathered(folder)
+    except FolderError as fault:
+        raise click.UsageError(str(fault)) from None
+    for name, why in found.left_out.items():
+        click.echo(f"{name}: left out: {why}", err=True)
+    if not found.students:
+        raise click.ClickException("no folder has a batch sweep; each student runs: overhead run 05-batch-sweep")
+    gathering.write(found, out)
+    click.echo(f"{out}: {len(found.students)} folders, {len(found.left_out)} left out")
