@@ -53,8 +53,14 @@ class Chromium:
         self, path: Path, script: str = "null", *, width: int = 1280, dark: bool = False, picture: bool = False
     ) -> Seen:
         """Open `path` from the disk at a width of so many CSS pixels; `script` is a JavaScript expression."""
-        visit = _visit(self.socket, path, script, width, dark, picture)
-        return self.runner.run(asyncio.wait_for(visit, LIMIT_S))
+        with self.page(path, width=width, dark=dark) as page:
+            answer = page.evaluate(f"new Promise(done => setTimeout(() => done({script}), 250))")
+            png = page.picture() if picture else b""
+        return Seen(answer, page.errors, _requests(page.own), png)
+
+    def page(self, path: Path, *, width: int = 1280, dark: bool = False, scripts: bool = True) -> Page:
+        """A tab that shows `path`, to be used as a context; without `scripts` the page's own do not run."""
+        return Page(self.runner, self.socket, path, width, dark, scripts)
 
     async def _connected(self) -> WebSocketClientConnection:
         port_file = self.profile / "DevToolsActivePort"
@@ -69,50 +75,116 @@ class Chromium:
 
 
 _numbers = count(1)
+KEYS = {"Tab": 9, "Enter": 13, " ": 32, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+TEXTS = {"Enter": "\r", " ": " "}
 
 
-async def _visit(socket: Any, path: Path, script: str, width: int, dark: bool, picture: bool) -> Seen:
-    events: list[dict[str, Any]] = []
+class Page:
+    """One tab: `with browser.page(path) as page:` press keys, reload, evaluate, take a picture."""
 
-    async def read() -> dict[str, Any]:
-        text = await socket.read_message()
+    def __init__(self, runner: asyncio.Runner, socket: Any, path: Path, width: int, dark: bool, scripts: bool) -> None:
+        self.runner, self.socket, self.path = runner, socket, path
+        self.width, self.dark, self.scripts = width, dark, scripts
+        self.events: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Page:
+        self._run(self.start())
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._run(self.close())
+
+    def evaluate(self, script: str) -> Any:
+        """The value of a JavaScript expression, a promise's once it is there."""
+        return self._run(self.value(script))
+
+    def press(self, *keys: str) -> None:
+        """Press keys by their names, one after another, as on a keyboard."""
+        for key in keys:
+            self._run(self.stroke(key))
+
+    def go(self, path: Path) -> None:
+        """Open another page in this tab."""
+        self._run(self.load("Page.navigate", url=path.resolve().as_uri()))
+
+    def reload(self) -> None:
+        """Load the page again."""
+        self._run(self.load("Page.reload"))
+
+    def picture(self) -> bytes:
+        """The whole page as PNG."""
+        return self._run(self.shot())
+
+    @property
+    def errors(self) -> list[str]:
+        """What the page's console said of errors so far."""
+        return _errors(self.own)
+
+    @property
+    def own(self) -> list[dict[str, Any]]:
+        """The events of this page, not what an earlier page said late."""
+        return [event for event in self.events if event.get("sessionId") == self.session]
+
+    def _run(self, doing: Any) -> Any:
+        return self.runner.run(asyncio.wait_for(doing, LIMIT_S))
+
+    async def read(self) -> dict[str, Any]:
+        text = await self.socket.read_message()
         assert text is not None, "Chromium closed the connection"
         message = json.loads(text)
-        events.append(message)
+        self.events.append(message)
         return message
 
-    async def ask(method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
+    async def ask(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
         number = next(_numbers)
         message = {"id": number, "method": method, "params": params, **({"sessionId": session} if session else {})}
-        await socket.write_message(json.dumps(message))
-        while (message := await read()).get("id") != number:
+        await self.socket.write_message(json.dumps(message))
+        while (message := await self.read()).get("id") != number:
             pass
         assert "error" not in message, f"{method}: {message.get('error')}"
         return message["result"]
 
-    target = (await ask("Target.createTarget", url="about:blank"))["targetId"]
-    session = (await ask("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
-    for domain in ("Page", "Runtime", "Log", "Network"):
-        await ask(f"{domain}.enable", session)
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-    await ask("Emulation.setDeviceMetricsOverride", session, **size)
-    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    await ask("Emulation.setEmulatedMedia", session, features=[scheme])
-    await ask("Page.navigate", session, url=path.resolve().as_uri())
-    while not any(event.get("method") == "Page.loadEventFired" for event in events):
-        await read()
-    settled = f"new Promise(done => setTimeout(() => done({script}), 250))"
-    found = await ask("Runtime.evaluate", session, expression=settled, awaitPromise=True, returnByValue=True)
-    assert "exceptionDetails" not in found, found.get("exceptionDetails")
-    png = b""
-    if picture:
-        sized = await ask("Page.getLayoutMetrics", session)
-        clip = {"x": 0, "y": 0, "width": width, "height": sized["cssContentSize"]["height"], "scale": 1}
-        shot = await ask("Page.captureScreenshot", session, captureBeyondViewport=True, clip=clip)
-        png = base64.b64decode(shot["data"])
-    await ask("Target.closeTarget", targetId=target)
-    own = [event for event in events if event.get("sessionId") == session]  # not what an earlier page said late
-    return Seen(found["result"].get("value"), _errors(own), _requests(own), png)
+    async def start(self) -> None:
+        self.target = (await self.ask("Target.createTarget", url="about:blank"))["targetId"]
+        self.session = (await self.ask("Target.attachToTarget", targetId=self.target, flatten=True))["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            await self.ask(f"{domain}.enable", self.session)
+        size = {"width": self.width, "height": 900, "deviceScaleFactor": 1, "mobile": self.width < 600}
+        await self.ask("Emulation.setDeviceMetricsOverride", self.session, **size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if self.dark else "light"}
+        await self.ask("Emulation.setEmulatedMedia", self.session, features=[scheme])
+        if not self.scripts:
+            await self.ask("Emulation.setScriptExecutionDisabled", self.session, value=True)
+        await self.load("Page.navigate", url=self.path.resolve().as_uri())
+
+    async def load(self, method: str, **params: Any) -> None:
+        seen = len(self.events)
+        await self.ask(method, self.session, **params)
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events[seen:]):
+            await self.read()
+
+    async def value(self, script: str) -> Any:
+        found = await self.ask(
+            "Runtime.evaluate", self.session, expression=script, awaitPromise=True, returnByValue=True
+        )
+        assert "exceptionDetails" not in found, found.get("exceptionDetails")
+        return found["result"].get("value")
+
+    async def stroke(self, key: str) -> None:
+        about = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": KEYS[key]}
+        text = {"text": TEXTS[key]} if key in TEXTS else {}
+        kind = "keyDown" if text else "rawKeyDown"
+        await self.ask("Input.dispatchKeyEvent", self.session, type=kind, **about, **text)
+        await self.ask("Input.dispatchKeyEvent", self.session, type="keyUp", **about)
+
+    async def shot(self) -> bytes:
+        sized = await self.ask("Page.getLayoutMetrics", self.session)
+        clip = {"x": 0, "y": 0, "width": self.width, "height": sized["cssContentSize"]["height"], "scale": 1}
+        shot = await self.ask("Page.captureScreenshot", self.session, captureBeyondViewport=True, clip=clip)
+        return base64.b64decode(shot["data"])
+
+    async def close(self) -> None:
+        await self.ask("Target.closeTarget", targetId=self.target)
 
 
 def _errors(events: list[dict[str, Any]]) -> list[str]:

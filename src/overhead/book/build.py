@@ -17,7 +17,20 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from overhead.book import calculator, comparison, finish, fragments, front, ledger, pages, policy, status
+from overhead.book import (
+    calculator,
+    classes,
+    comparison,
+    finish,
+    fragments,
+    front,
+    ledger,
+    pages,
+    policy,
+    quiz,
+    reveal,
+    status,
+)
 from overhead.book import folder as folders
 from overhead.book import hosts as host_pages
 from overhead.book.folder import FolderError
@@ -25,7 +38,7 @@ from overhead.chapters.provenance import checkout
 
 PARTS_BEFORE = {"The question": ["book/intro", "book/article", "book/method", "book/ledger"]}
 PARTS_AFTER = {
-    "In class": ["book/workshop/plan", "book/workshop/questions"],
+    "In class": [f"book/workshop/{page}" for page in ("plan", "questions", "exercises", "test", "guesses")],
     "Hosts": ["book/hosts", "book/compare", "book/status"],
     "Reference": ["book/loops", "book/glossary", "book/reproduce", "book/references"],
 }
@@ -174,6 +187,7 @@ def assemble(root: Path, results: Path, found: Survey, source: Path) -> dict[str
     """
     shutil.copytree(root / "book", source / "book")
     shutil.copytree(root / "book" / "_static", source / "_static", dirs_exist_ok=True)
+    shutil.copytree(root / "book" / "_scripts", source / "_extra")
     shutil.copy(root / "_config.yml", source / "_config.yml")
     _write(source / "docutils.conf", DOCUTILS)
     hosts = {host: list(made) for host, made in found.hosts.items()}
@@ -188,7 +202,7 @@ def assemble(root: Path, results: Path, found: Survey, source: Path) -> dict[str
             last = {"cell_type": "markdown", "id": "provenance", "metadata": {}}
             last["source"] = fragments.provenance(read, chapter, others)
             words = host_pages.made_by(host, chapter, page, read, took.get(chapter))
-            first, *rest = host_pages.with_command(page["cells"], words)
+            first, *rest = host_pages.with_command(reveal.covered(page, host, chapter, read)["cells"], words)
             block = host_pages.switcher(host, chapter, hosts)
             first = {**first, "source": host_pages.under_title("".join(first["source"]), block, host)}
             note = fragments.stale_note(read)
@@ -204,6 +218,7 @@ def assemble(root: Path, results: Path, found: Survey, source: Path) -> dict[str
         "generated/headline.md": fragments.headline(results, hosts, found.left_out),
         "generated/agreement.md": fragments.agreement_rule(),
         "generated/presets.md": fragments.presets_table(),
+        "generated/exercises.md": classes.exercises_table(root),
     }
     said = ledger.found_on(results, hosts)
     _write(source / "book" / "loops.md", fragments.loops_page(root))
@@ -211,6 +226,7 @@ def assemble(root: Path, results: Path, found: Survey, source: Path) -> dict[str
     _write(source / "book" / "hosts.md", host_pages.page(root, results, found.hosts))
     _write(source / "book" / "status.md", host_pages.status_page(root, results, found.hosts))
     _write(source / "book" / "compare.md", comparison.page(results, hosts))
+    _write(source / "book" / "workshop" / "test.md", quiz.page())
     for page in PROSE:
         path = source / f"{page}.md"
         if not path.exists():
