@@ -13,7 +13,7 @@ import pytest
 
 import chromium
 import sample_book
-from overhead.book import quiz, reveal
+from overhead.book import classes, quiz
 from overhead.chapters import CHAPTERS, guesses
 from overhead.chapters.claims import claims
 from overhead.records import record as records
@@ -287,8 +287,8 @@ def test_on_a_gpu_host_the_guess_is_about_the_devices():
 def test_a_page_without_an_answer_stays_as_it_is():
     page = {"cells": [{"cell_type": "code", "source": "chapter.figure(records)", "outputs": []}]}
 
-    assert reveal.covered(page, CPU_HOST, SWEEP, []) is page
-    assert reveal.covered(page, CPU_HOST, SWEEP, sample_book.sweep()) is page
+    assert classes.covered(page, CPU_HOST, SWEEP, []) is page
+    assert classes.covered(page, CPU_HOST, SWEEP, sample_book.sweep()) is page
 
 
 def test_an_answer_is_a_ratio_above_zero_or_none():

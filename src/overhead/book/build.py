@@ -17,20 +17,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from overhead.book import (
-    calculator,
-    classes,
-    comparison,
-    finish,
-    fragments,
-    front,
-    ledger,
-    pages,
-    policy,
-    quiz,
-    reveal,
-    status,
-)
+from overhead.book import calculator, classes, comparison, finish, fragments, front, ledger, pages, policy, status
 from overhead.book import folder as folders
 from overhead.book import hosts as host_pages
 from overhead.book.folder import FolderError
@@ -181,13 +168,9 @@ def page_of(root: Path, host: Path, chapter: str) -> dict[str, Any]:
 
 
 def assemble(root: Path, results: Path, found: Survey, source: Path) -> dict[str, str]:
-    """Put the book's source together: prose, generated fragments, and a page for every host's chapter.
-
-    Returns what is to be put into marked places once the pages are built.
-    """
+    """Put the book's source together; returns what is to be put into marked places once the pages are built."""
     shutil.copytree(root / "book", source / "book")
     shutil.copytree(root / "book" / "_static", source / "_static", dirs_exist_ok=True)
-    shutil.copytree(root / "book" / "_scripts", source / "_extra")
     shutil.copy(root / "_config.yml", source / "_config.yml")
     _write(source / "docutils.conf", DOCUTILS)
     hosts = {host: list(made) for host, made in found.hosts.items()}
@@ -202,7 +185,7 @@ def assemble(root: Path, results: Path, found: Survey, source: Path) -> dict[str
             last = {"cell_type": "markdown", "id": "provenance", "metadata": {}}
             last["source"] = fragments.provenance(read, chapter, others)
             words = host_pages.made_by(host, chapter, page, read, took.get(chapter))
-            first, *rest = host_pages.with_command(reveal.covered(page, host, chapter, read)["cells"], words)
+            first, *rest = host_pages.with_command(classes.covered(page, host, chapter, read)["cells"], words)
             block = host_pages.switcher(host, chapter, hosts)
             first = {**first, "source": host_pages.under_title("".join(first["source"]), block, host)}
             note = fragments.stale_note(read)
@@ -218,7 +201,6 @@ def assemble(root: Path, results: Path, found: Survey, source: Path) -> dict[str
         "generated/headline.md": fragments.headline(results, hosts, found.left_out),
         "generated/agreement.md": fragments.agreement_rule(),
         "generated/presets.md": fragments.presets_table(),
-        "generated/exercises.md": classes.exercises_table(root),
     }
     said = ledger.found_on(results, hosts)
     _write(source / "book" / "loops.md", fragments.loops_page(root))
@@ -226,7 +208,7 @@ def assemble(root: Path, results: Path, found: Survey, source: Path) -> dict[str
     _write(source / "book" / "hosts.md", host_pages.page(root, results, found.hosts))
     _write(source / "book" / "status.md", host_pages.status_page(root, results, found.hosts))
     _write(source / "book" / "compare.md", comparison.page(results, hosts))
-    _write(source / "book" / "workshop" / "test.md", quiz.page())
+    classes.add(root, source)
     for page in PROSE:
         path = source / f"{page}.md"
         if not path.exists():

@@ -43,7 +43,7 @@ TABLE = (
         (
             "What else ran while one of the two arms was timed, and not while the other was?",
             "The arms took turns in another record: then the load met both.",
-            "self_check.load_ratios(records) gives quiet, taking turns, one after the other, in this order.",
+            "comparisons.beside_a_load(records) gives quiet, taking turns, one after the other, in this order.",
         ),
         within=0.03,
         trap="a noisy neighbour",

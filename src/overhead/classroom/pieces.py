@@ -11,7 +11,7 @@ from overhead.chapters.profile.chapter import summary_of
 from overhead.chapters.where_time_goes import claims as where
 from overhead.chapters.where_time_goes.budget import Budget
 from overhead.classroom.answers import MissingRecord, Records, exact, need
-from overhead.harness import self_check
+from overhead.harness import comparisons
 from overhead.measure import probing
 from overhead.problem import bounds
 from overhead.problem.workload import Workload
@@ -51,14 +51,14 @@ def pretended(records: Records, clock: str) -> Interval:
 
 
 def beside_a_load(records: Records) -> Interval:
-    quiet, _, _ = self_check.load_ratios(records)
+    quiet, _, _ = comparisons.beside_a_load(records)
     if quiet is None:
         raise MissingRecord("the two arms without a load")
     return quiet
 
 
 def one_after_the_other(records: Records) -> float:
-    found = self_check.load_ratios(records)[2]
+    found = comparisons.beside_a_load(records)[2]
     need(found, "the two arms one after the other")
     return found[0].median
 

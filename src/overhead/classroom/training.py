@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from overhead.chapters.batch_sweep.chapter import BatchSweep
 from overhead.chapters.ladder.chapter import OverheadLadder
-from overhead.chapters.learning_rates.tables import member
+from overhead.chapters.learning_rates.curves import member
 from overhead.chapters.your_loop.chapter import factor
 from overhead.classroom.answers import MissingRecord, Records, exact, need
 from overhead.records import stats
