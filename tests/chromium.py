@@ -158,10 +158,15 @@ class Page:
         await self.load("Page.navigate", url=self.path.resolve().as_uri())
 
     async def load(self, method: str, **params: Any) -> None:
-        seen = len(self.events)
+        await self.value("window.left = true")  # what is still there then is the page that is left
         await self.ask(method, self.session, **params)
-        while not any(event.get("method") == "Page.loadEventFired" for event in self.events[seen:]):
-            await self.read()
+        while True:
+            try:
+                if await self.value("document.readyState === 'complete' && !window.left"):
+                    return
+            except AssertionError:  # between two documents there is nothing to ask
+                pass
+            await asyncio.sleep(0.02)
 
     async def value(self, script: str) -> Any:
         found = await self.ask(
