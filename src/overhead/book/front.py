@@ -172,7 +172,10 @@ def bar_html(made: Bar) -> str:
         f'<span><i class="part-{number}"></i>{escape(name)} {us:,.0f} us</span>'
         for number, (name, us) in enumerate(made.parts.items())
     )
-    caption = f"A step of {escape(made.loop)}, measured part by part; together it takes {made.step_us:,.0f} us."
+    caption = (
+        f"A step of {escape(made.loop)} takes {made.step_us:,.0f} us. Its parts were measured alone and add up to "
+        f"{whole:,.0f} us, {whole / made.step_us:.0%} of it."
+    )
     return (
         f'<figure class="overhead-bar"><div role="img" aria-label="{escape(bar_words(made))}">{spans}</div>'
         f"<figcaption>{legend}<em>{caption}</em></figcaption></figure>"

@@ -2,7 +2,7 @@
 
 On a CPU the step is the sum of its terms. On a GPU two clocks run: the host enqueues, the device drains a bounded
 queue. With the same step again and again the queue is either never empty or never full, so that an epoch takes the
-longer of the two and one step of the other; `simulate` plays the queue event by event, and a test compares.
+longer of the two and one step of the other; a test plays the queue event by event, and compares.
 """
 
 from __future__ import annotations
@@ -273,19 +273,6 @@ def _gpu_terms(
 def launched(census: Census, workload: Workload, gpu: Gpu) -> Terms:
     """The terms of an epoch on `gpu` whose host does nothing but launch; op by op it also calls the operators."""
     return _gpu_terms(census, workload, gpu, None, 1.0, 1.0, 1.0)
-
-
-def simulate(host_s: float, device_s: float, steps: int, queue: int) -> float:
-    """Seconds until the device has done `steps` pieces, of which the host may have `queue` outstanding."""
-    host = device = 0.0
-    done: list[float] = []
-    for step in range(steps):
-        if step >= queue:
-            host = max(host, done[step - queue])
-        host += host_s
-        device = max(device, host) + device_s
-        done.append(device)
-    return device
 
 
 def census_of(loop: str) -> Census:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from overhead.chapters import pages
 from overhead.chapters.base import Chapter
+from overhead.chapters.profile.figures import lanes
 from overhead.machine import host
 from overhead.machine.alone import measuring, scratch
 from overhead.measure.contestant import Contestant, environment
@@ -97,7 +98,7 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
         record = found[-1]
         rows = pd.DataFrame(record.timeline)
         title = f"{STEPS_DRAWN} profiled steps of {record.loop}, {record.device}, batch size 32"
-        return figures.lanes(rows, f"microseconds ({title})", alt_of(rows, title))
+        return lanes(rows, f"microseconds ({title})", alt_of(rows, title))
 
     def own_times(self, records: Sequence[Record]) -> pages.Html:
         """Host calls and operations of this host's trace: count, median and total."""
@@ -144,7 +145,7 @@ class Profile(Chapter, frozen=True, strict=True, extra="forbid"):
         """A window from the middle of the example, to scale."""
         middle = (read_profile(example()).span_ns or 0) // 2
         rows = frames.timeline(read_events(example()), start_ns=middle, length_ns=EXAMPLE_NS)
-        return figures.lanes(rows, f"microseconds ({EXAMPLE})", alt_of(rows, EXAMPLE))
+        return lanes(rows, f"microseconds ({EXAMPLE})", alt_of(rows, EXAMPLE))
 
     def mistakes(self) -> pages.Html:
         """Five ways to misread the example, each with the figure that misleads and the right one."""
