@@ -69,6 +69,7 @@ def test_the_queue_is_seen_to_fill_and_batches_to_pay(records):
     assert of_ops > of_compiled  # the less the host does, the sooner the device is the limit
 
 
+@pytest.mark.long
 def test_each_way_out_is_within_a_twentieth_of_chapter_8s_prediction(records):
     rows = LAB.changes(records).text.split("<tr>")[2:]
     ratios = [re.findall(r">(\d\.\d{3})<", row)[-1] for row in rows]

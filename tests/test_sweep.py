@@ -465,7 +465,7 @@ def test_no_images_are_refused_and_not_taken_for_all() -> None:
 @pytest.mark.parametrize(("statuses", "code"), [(["failed", "failed"], 1), (["failed", "ok"], 0), (["diverged"], 0)])
 def test_a_sweep_that_trained_nothing_exits_with_1(monkeypatch, statuses: list[str], code: int) -> None:
     """Field case P2."""
-    monkeypatch.setattr(command, "run", lambda **_: {"rows": [{"status": status} for status in statuses]})
+    monkeypatch.setattr(command, "run", lambda *_, **__: {"rows": [{"status": status} for status in statuses]})
     assert CliRunner().invoke(cli, ["sweep", "--json"]).exit_code == code
 
 

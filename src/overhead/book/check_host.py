@@ -119,7 +119,7 @@ def _told(host: Path) -> Iterator[str]:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # no entry for this user
+    except (OSError, KeyError, ImportError):  # no entry for this user; no module `pwd` on Windows
         return ""
 
 

@@ -125,7 +125,9 @@ def bytes_of(text: str) -> int:
 def command_began() -> float:
     """When this process started, as of `time.time()`."""
     now = time.time()
-    if sys.platform == "linux":  # psutil's goes by the time of booting, which the kernel tells in whole seconds
+    if sys.platform == "linux" and hasattr(
+        os, "sysconf"
+    ):  # psutil's goes by the time of booting, which the kernel tells in whole seconds
         ticks = int(Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
         return min(now, now - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK"))
     import psutil

@@ -136,7 +136,7 @@ class WhereTimeGoes(Chapter, frozen=True, strict=True, extra="forbid"):
         found, beside = self.budgets(records), lanes.found(records, self.workload)
         if not found and not beside:
             return pages.missing(A_BUDGET, records)
-        return lanes.figure(figures.budgets(found, self.batch_size), len(found), beside)
+        return lanes.figure(figures.budgets(found, self.batch_size), beside)
 
     def budget_table(self, records: Sequence[Record]) -> pages.Html:
         """A row a term, then sum, step and residual; a column a loop: microseconds a step and the share of the step."""

@@ -123,8 +123,8 @@ def table(lanes: Sequence[Lanes]) -> pd.DataFrame:
     )
 
 
-def figure(sums: figures.Figure, bars: int, lanes: Sequence[Lanes]) -> figures.Figure:
-    """The figure of the budgets, `bars` of them, and below two bars a loop that ran on a GPU, one above the other."""
+def figure(sums: figures.Figure, lanes: Sequence[Lanes]) -> figures.Figure:
+    """The figure of the budgets, and below two bars a loop that ran on a GPU, one above the other."""
     if not lanes:
         return sums
     said = "; ".join(
@@ -133,19 +133,21 @@ def figure(sums: figures.Figure, bars: int, lanes: Sequence[Lanes]) -> figures.F
         for lane in lanes
     )
 
+    own = 0.5 * len(lanes) + 1.0
+
     def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
-        sums.draw(canvas, theme, dark)
-        (axes,) = canvas.axes
+        above, below = canvas.subfigures(2, 1, height_ratios=[sums.height, own])
+        sums.draw(above, theme, dark)  # type: ignore[arg-type]
+        axes = below.subplots()
         inks = {name: figures.COLOURS[of][dark] for name, of in LANES.items()}
-        for row, lane in enumerate(lanes, bars):
+        for row, lane in enumerate(lanes):
             for side, part, ink in zip((-0.16, 0.16), (lane.host, lane.device), inks.values(), strict=True):
                 axes.barh(row + side, part.median, 0.3, color=ink, edgecolor=theme["paper"], linewidth=0.6)
             axes.plot([lane.step.median], [row], "D", color=theme["ink"], ms=6, mec=theme["paper"])
         for name, ink in inks.items():
             axes.plot([], [], color=ink, lw=7, label=name)
-        shown = [label.get_text() for label in axes.get_yticklabels()][:bars]
-        axes.set_yticks(range(bars + len(lanes)), [*shown, *(f"{lane.loop} (gpu)" for lane in lanes)])
-        axes.set_ylim(bars + len(lanes) - 0.4, -0.6)
+        axes.set_yticks(range(len(lanes)), [f"{lane.loop} (gpu)" for lane in lanes])
+        axes.set(ylim=(len(lanes) - 0.4, -0.6), xlabel="microseconds per step, host and device side by side (medians)")
         axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3, fontsize=9)
 
-    return figures.Figure(draw, f"{sums.alt}; side by side: {said}", height=sums.height + 0.5 * len(lanes) + 0.3)
+    return figures.Figure(draw, f"{sums.alt}; side by side: {said}", height=sums.height + own)
