@@ -26,7 +26,8 @@ def private(folder: Path) -> Iterator[dict[str, str]]:
     """
     kernels = folder / "jupyter" / "kernels" / "python3"
     kernels.mkdir(parents=True)
-    command = [sys.executable, "-m", "overhead.book.kernel", "-f", "{connection_file}"]
+    # What goes wrong in a cell is told by its output; a kernel that is interrupted at its end would say so on stderr.
+    command = [sys.executable, "-m", "overhead.book.kernel", "-f", "{connection_file}", "--log-level=CRITICAL"]
     (kernels / "kernel.json").write_text(
         json.dumps({"argv": command, "display_name": "Python 3", "language": "python"}), encoding="utf-8"
     )
