@@ -31,10 +31,10 @@ def command(*arguments: str, **env: str) -> list[str]:
     return [sys.executable, "-m", "overhead", *arguments]
 
 
-def finish(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def finish(*arguments: str, cwd: Path, module: str = "overhead", **env: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, whose lock and files are under `cwd`."""
     return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=500, cwd=cwd,
+        [sys.executable, "-m", module, *arguments], capture_output=True, text=True, timeout=500, cwd=cwd,
         env={**os.environ, "TMPDIR": str(cwd), "PYTHONPATH": str(TESTS), **env},
     )  # fmt: skip
 
@@ -286,6 +286,7 @@ def test_bench_prints_one_document_with_a_row_a_case(tmp_path):
         "1",
         "--json",
         cwd=tmp_path,
+        module="brief",
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

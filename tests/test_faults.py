@@ -88,8 +88,9 @@ def test_a_start_up_file_that_prints_shifts_no_answer(tmp_path, arguments):
     (tmp_path / "site").mkdir()
     greets = 'import os; print(\'welcome\'); os.write(1, b\'{"number": 1, "status": "ok"}\\n\')'
     (tmp_path / "site" / "sitecustomize.py").write_text(greets)
-    env = {"PYTHONPATH": str(tmp_path / "site"), "TMPDIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
-    done = finish(arguments, tmp_path, **env)
+    paths = os.pathsep.join([str(tmp_path / "site"), str(TESTS)])
+    env = {"PYTHONPATH": paths, "TMPDIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    done = finish(arguments, tmp_path, code="import runpy; runpy.run_module('brief', run_name='__main__')", **env)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     rows = found.get("rows", [])
@@ -104,9 +105,10 @@ def test_a_start_up_file_that_prints_shifts_no_answer(tmp_path, arguments):
 def test_a_bench_needs_neither_a_home_nor_a_temporary_folder_of_its_own(tmp_path, lacks):
     without = {"HOME", "TMPDIR"} if "both" in lacks else {lacks}
     env = {name: value for name, value in os.environ.items() if name not in without}
+    env["PYTHONPATH"] = str(TESTS)
     where = Path("/") if "both" in lacks else tmp_path
     done = subprocess.run(
-        [sys.executable, "-m", "overhead", *BENCH], capture_output=True, text=True, cwd=where, env=env, timeout=300
+        [sys.executable, "-m", "brief", *BENCH], capture_output=True, text=True, cwd=where, env=env, timeout=300
     )
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 

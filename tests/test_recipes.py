@@ -222,7 +222,7 @@ def test_a_host_without_the_new_framework_says_so(with_loop):
 def test_the_new_loop_is_timed_after_it_agreed(with_loop):
     arguments = ["--loops", "torchlike-step", "--batch-sizes", "32", "--images", "640", "--device", "cpu"]
     done = with_loop.python(
-        "-m", "overhead", "bench", *arguments, "--force", "--json", also=installed(with_loop)
+        "-m", "brief", "bench", *arguments, "--force", "--json", also=installed(with_loop)
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["rows"]
