@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
@@ -136,8 +136,9 @@ def figure(sums: figures.Figure, lanes: Sequence[Lanes]) -> figures.Figure:
     own = 0.5 * len(lanes) + 1.0
 
     def draw(canvas: Canvas, theme: dict[str, str], dark: bool) -> None:
-        above, below = canvas.subfigures(2, 1, height_ratios=[sums.height, own])
-        sums.draw(above, theme, dark)  # type: ignore[arg-type]
+        halves: Any = canvas.subfigures(2, 1, height_ratios=[sums.height, own])
+        above, below = halves
+        sums.draw(above, theme, dark)
         axes = below.subplots()
         inks = {name: figures.COLOURS[of][dark] for name, of in LANES.items()}
         for row, lane in enumerate(lanes):
