@@ -241,7 +241,7 @@ class Crossover(Chapter, frozen=True, strict=True, extra="forbid"):
         return pages.Html(tables.as_html(pd.DataFrame(rows), "Seconds an epoch", "Keras's constants"))
 
     def article_table(self, records: Sequence[Record]) -> pages.Html:
-        """The article's own figures, predicted blind."""
+        """The article's own figures, predicted."""
         found, rows = report_of(records), []
         for entry in found["entries"] if found else []:
             if entry["source"] == ARTICLE and entry["predicted_s"] is not None:
