@@ -11,9 +11,12 @@ from overhead.problem import data
 from overhead.problem.data import Split
 from overhead.problem.workload import Workload
 
-# A test run that was started in the background ignores Ctrl-C, and so would the commands that the tests interrupt.
+# A test run in the background ignores Ctrl-C, one under `nohup` the end of its terminal, and so would the commands that
+# the tests end by these signals.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A shared machine may stall for longer than any deadline; no test judges by absolute time.
 hypothesis.settings.register_profile("no deadline", deadline=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from overhead import sweep
 from overhead.loops import Declined, make
-from overhead.loops.sparse_many import shared_out
+from overhead.loops.sparse_many import aligned, shared_out
 from overhead.problem import mlp
 from overhead.problem.data import Split
 from overhead.problem.workload import Workload
@@ -78,3 +80,30 @@ def test_memory_alone_limits_how_many_models_share_the_index() -> None:
     assert len(dense) > len(sparse) == 1
     assert len(sparse[0].members) == 41
     assert sparse[0].engine == "sparse-many"
+
+
+def test_the_room_in_which_a_model_is_judged_is_held_until_it_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Freed before, it would be another thread's: accuracies came out wrong now and then."""
+    workload = Workload(layers=(50, 20, 10), images=130, batch_size=37, remainder="keep")
+    rng = np.random.default_rng(3)
+    x, y = rng.random((160, 50), dtype=np.float32), rng.integers(0, 10, 160).astype(np.int32)
+    loop: Any = make("sparse-many")
+    state = loop.place_many(
+        [mlp.init(workload)], [0.1], Split(x[:130], y[:130], x[130:], y[130:], "made here"), workload
+    )
+    loop.run(state, 4)
+    rooms: list[weakref.ref] = []
+
+    def noted(*shape: int) -> np.ndarray:
+        room = aligned(*shape)
+        rooms.append(weakref.ref(room))
+        return room
+
+    def right(*_: Any) -> int:
+        assert rooms
+        assert all(room() is not None for room in rooms)
+        return 30
+
+    monkeypatch.setattr("overhead.loops.sparse_many.aligned", noted)
+    monkeypatch.setattr(type(loop), "functions", lambda self, layers: SimpleNamespace(right=right))
+    assert loop.judge(state)[0] == [1.0]

@@ -142,7 +142,8 @@ class SparseManyLoop(ManyLoop):
         images = addresses(found)                               # all that judging reads of an index
 
         def count(model: list[Array]) -> int:
-            return right(images, address(labels), len(labels), addresses(model), address(aligned(own)))
+            hidden = aligned(own)  # by name: an array that only its address is left of is freed before the call
+            return right(images, address(labels), len(labels), addresses(model), address(hidden))
 
         with ThreadPoolExecutor(threads_allowed()) as pool:
             counts = list(pool.map(count, state.params))
