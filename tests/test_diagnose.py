@@ -268,8 +268,8 @@ def test_a_template_is_a_file_with_a_step(name):
     assert "def make_batch(n):" in out
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["numpy", *(pytest.param(n, marks=pytest.mark.long) for n in ("jax", "keras", "tf"))])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["numpy", "jax", "keras", "tf"])
 def test_a_template_runs_as_it_is(name, tmp_path):
     pytest.importorskip({"tf": "tensorflow"}.get(name, name))
     path = tmp_path / "mine.py"
