@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
+import chromium
+import sample_book
 from overhead.problem import data
 from overhead.problem.data import Split
 from overhead.problem.workload import Workload
@@ -23,12 +27,23 @@ hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
 
 
-BARRIERS = pytest.StashKey[str]()  # how many removals were caught, told at the end of the tests
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if said := config.stash.get(BARRIERS, None):
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests recorded as "told"; reports bring it here from whichever process ran them."""
+    reports = [report for name in ("passed", "failed") for report in terminalreporter.stats.get(name, [])]
+    for said in (value for report in reports for name, value in report.user_properties if name == "told"):
         terminalreporter.write_line(said)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[chromium.Chromium]:
+    with chromium.Chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def html() -> Path:
+    """The folder of the sample book's pages."""
+    return sample_book.html()
 
 
 @pytest.fixture(scope="session")

@@ -56,11 +56,6 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def html() -> Path:
-    return sample_book.html()
-
-
-@pytest.fixture(scope="module")
 def pages(html: Path) -> dict[Path, Page]:
     return {path: Page(path) for path in html.rglob("*.html") if "_static" not in path.parts}
 

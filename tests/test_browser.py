@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -11,7 +10,6 @@ from urllib.parse import unquote, urlparse
 import pytest
 
 import chromium
-import sample_book
 from overhead.book.build import PROSE
 from sample_book import CPU_HOST, GPU_HOST, SWEEP
 
@@ -40,17 +38,6 @@ LOOK = """(() => {
     title: document.querySelector('h1').textContent,
   };
 })()"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[chromium.Chromium]:
-    with chromium.Chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def html() -> Path:
-    return sample_book.html()
 
 
 def seen(browser: chromium.Chromium, html: Path, page: str, **how: Any) -> dict[str, Any]:

@@ -61,12 +61,6 @@ def inputs(count: int) -> Iterator[tuple[str, str | None, tuple[int, ...], int, 
         yield loop, gpu, layers, min(round(2 ** rng.uniform(0, 13)), images), images
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[chromium.Chromium]:
-    with chromium.Chromium() as started:
-        yield started
-
-
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A page of a book with a place for the calculator, as the build leaves it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +42,6 @@ STATE = """(() => {
 })()"""
 AXE_RUN = """axe.run(%s, {preload: false}).then(found => found.violations.map(
   violation => `${violation.id}: ${violation.nodes.length} ${violation.nodes[0].html.slice(0, 120)}`))"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[chromium.Chromium]:
-    with chromium.Chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def html() -> Path:
-    return sample_book.html()
 
 
 @pytest.fixture

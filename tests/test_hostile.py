@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,12 +82,6 @@ def test_every_page_has_a_policy_without_foreign_addresses_or_free_scripts(built
         assert all(re.fullmatch(r"'self'|'unsafe-hashes'|'sha256-[\w+/=]+'", word) for word in scripts[1].split())
         assert "default-src 'none'" in policy[1]
         assert "http:" not in policy[1]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[chromium.Chromium]:
-    with chromium.Chromium() as started:
-        yield started
 
 
 LOOK = """({

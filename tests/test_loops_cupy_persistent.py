@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cluster_stand_in import ClusterHost, persistent, without_what_is_removed
-from conftest import BARRIERS
 from cupy_stand_in import on_gpu, reference
 from nvrtc import compiled_for_hopper
 from overhead.loops import Declined
@@ -63,7 +63,7 @@ def test_an_epoch_passes_the_rule_that_comes_before_timing(images: int) -> None:
     assert found.error < 1e-5
 
 
-def test_every_barrier_and_the_second_copy_are_needed(pytestconfig: pytest.Config) -> None:
+def test_every_barrier_and_the_second_copy_are_needed(record_property: Callable[[str, object], None]) -> None:
     expected = reference(SEVEN_BATCHES, data.for_workload(SEVEN_BATCHES), 20)
 
     def wrong(removed: int) -> bool:
@@ -73,7 +73,7 @@ def test_every_barrier_and_the_second_copy_are_needed(pytestconfig: pytest.Confi
     missed = [what for number, what in enumerate(NEEDED) if not wrong(number)]
 
     caught = len(NEEDED) - len(missed)
-    pytestconfig.stash[BARRIERS] = f"cupy-persistent: {caught} of {len(NEEDED)} removals of a barrier or a copy caught"
+    record_property("told", f"cupy-persistent: {caught} of {len(NEEDED)} removals of a barrier or a copy caught")
     assert missed == []
     assert len(NEEDED) == KERNEL.count("__syncthreads();") + KERNEL.count(" cluster_barrier();") + 1 == 11
 
