@@ -46,7 +46,8 @@ def places(value, path=()):
 def changed(document, wanted):
     """A JSON document with some of its values replaced, or left out."""
     document = json.loads(json.dumps(document))
-    for where, leave_out, value in copy.deepcopy(wanted):  # a list that was put in may not come into itself later
+    for where, leave_out, put in wanted:
+        value = copy.deepcopy(put)  # one list may be wanted at two places, of which one lies in the other
         found = list(places(document))
         path = found[int(where * len(found))]
         if not path:
@@ -187,3 +188,17 @@ def test_mutated_data_files(tmp_path, kind):
         in_one_line(load, DataError, kind, "images@" if packing == "npz" else "idx@")
 
     attempt()
+
+
+@pytest.mark.parametrize("clock", [[], {}, None, 1, "count:page-faults"])
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), [], "1", None])
+def test_counts_of_an_older_schema_that_are_none(tmp_path, clock, value):
+    record = json.loads(OLD.read_text().splitlines()[0])
+    record["timing"]["samples"][0] |= {"clock": clock, "seconds": [value]}
+    check_records(tmp_path, json.dumps(record).encode())
+
+
+def test_a_value_of_any_length_is_quoted_in_part(tmp_path):
+    record = json.loads(OLD.read_text().splitlines()[0])
+    record["workload"]["images"] = "x" * 10_000
+    check_records(tmp_path, json.dumps(record).encode())

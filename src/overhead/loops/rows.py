@@ -127,22 +127,23 @@ def trainers(batches: Sequence[Batch], weights: Weights) -> list[Trainer]:
 
 
 def c_trainers(batches: Sequence[Batch], weights: Weights) -> list[Trainer]:
-    """`c/rows.c`, with the rows in the order of the batch and sorted beforehand. Raises `Declined`."""
+    """`c/rows.c`, with the rows in the order of the batch and sorted. Raises `Declined`."""
     functions = compiled.load("rows.c", {"VECTORS": DIMENSIONS // compiled.LANES}).functions
     pairs, width = batches[0].targets.shape
     gradient, change = compiled.aligned(pairs, width), compiled.aligned(pairs, DIMENSIONS)
-    orders = [[np.argsort(rows.ravel(), kind="stable").astype(np.int32) for rows in batch] for batch in batches]
     found = []
     for name, does, grouped in (
         ("c one by one", "C: every row read, and updated in memory, in the order of the batch", False),
-        ("c sorted", "C: rows sorted before the clock starts, each read and written once", True),
+        ("c sorted", "C: rows sorted by NumPy, then each read and written once", True),
     ):
         own = Weights(*(compiled.aligned(*w.shape) for w in weights))
         for mine, given in zip(own, weights):
             mine[:] = given
 
         def train(i: int, own: Weights = own, grouped: bool = grouped) -> None:
-            lists = [batches[i].centres, batches[i].targets, *(orders[i] if grouped else ())]
+            batch = batches[i]
+            orders = [np.argsort(rows.ravel(), kind="stable").astype(np.int32) for rows in batch] if grouped else []
+            lists = [batch.centres, batch.targets, *orders]
             functions.step(
                 *(compiled.address(array) for array in (*own, *lists[:2])),
                 *(map(compiled.address, lists[2:]) if grouped else (None, None)), pairs, width,

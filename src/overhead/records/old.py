@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 
@@ -21,12 +22,13 @@ NOT_TIMES = {"count:page-faults": ("page-faults", "counts"), "nvml:utilisation":
 
 def _without_unit(samples: Any) -> Any:
     """Counts and shares were once kept as if they were seconds, schema 2 included; others stay as they are."""
-    if not isinstance(samples, dict) or samples.get("clock") not in NOT_TIMES:
+    if not isinstance(samples, dict) or not isinstance(samples.get("seconds"), list):
         return samples
-    if not isinstance(samples.get("seconds"), list):
+    if not isinstance(samples.get("clock"), str) or samples["clock"] not in NOT_TIMES:
         return samples
     name, unit = NOT_TIMES[samples["clock"]]
-    values = [round(v) if unit == "counts" and isinstance(v, float) else v for v in samples["seconds"]]
+    whole = [round(v) if isinstance(v, float) and math.isfinite(v) else v for v in samples["seconds"]]
+    values = whole if unit == "counts" else samples["seconds"]
     return {**samples, "clock": name, "seconds": None, unit: values}
 
 

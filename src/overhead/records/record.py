@@ -266,6 +266,9 @@ def write_text(path: Path, text: str) -> None:
         raise
 
 
+LONGEST_WHY = 300  # characters of what is wrong with a line
+
+
 def read(path: Path) -> list[Record]:
     """The records of one file. Raises `RecordError` naming the file and the line that is not a record."""
     found = []
@@ -280,6 +283,7 @@ def read(path: Path) -> list[Record]:
             found.append(_record(json.loads(line, parse_constant=_not_json)))
         except (ValidationError, ValueError, RecursionError) as error:
             why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            why = why if len(why) <= LONGEST_WHY else f"{why[:LONGEST_WHY]}…"  # it may quote a value of any length
             raise RecordError(f"{path.name}: line {number} is no record: {why}") from None
     return found
 
