@@ -166,6 +166,18 @@ def test_zero_agrees_with_zero_alone():
     assert mlp.relative_error(replaced(zero, 0, 0, 1e-9), zero) == np.inf
 
 
+def test_a_tensor_that_came_back_is_measured_by_its_way():
+    start = (Layer(np.zeros((1, 1)), np.zeros(1)),)
+    there, back = replaced(start, 1, 0, 1.0), replaced(start, 1, 0, 1e-3)
+    ways = mlp.travelled(start, [there, back])
+
+    assert ways == pytest.approx((0.0, 1.999))
+    off = replaced(back, 1, 0, 1e-3 + 2e-8)
+    assert mlp.relative_error(off, back) == pytest.approx(2e-5)
+    assert mlp.relative_error(off, back, ways) == pytest.approx(1e-8, rel=1e-3)
+    assert mlp.relative_error(start, back, ways) > 1e-4, "a bias that is not trained is still found"
+
+
 def test_another_shape_or_number_of_tensors_disagrees():
     params = (Layer(np.ones((3, 3)), np.ones(3)),)
     broadcast = (Layer(np.ones((3, 3)), np.ones((1, 3))),)

@@ -33,6 +33,7 @@ class Reference(NamedTuple):
     """The float64 oracle's runs at the two rates of agreement."""
 
     params: Params  # after `STEPS` steps at `RATE`
+    ways: tuple[float, ...]  # how far each tensor went in them
     undecided: float  # how far apart they get where rounding decides whether a ReLU lets through: either is right
     epoch_loss: float  # mean training loss after the first epoch at the epoch's rate
 
@@ -76,11 +77,13 @@ def _reference(workload: Workload, split: _Same, precision: str) -> Reference:
         return params
 
     epoch, rate = after(at_epoch_rate(workload), workload.steps), at_agreement_rate(workload)
-    params = after(rate, STEPS)
+    steps = [found for _, found in islice(mlp.reference_steps(mlp.init(rate), split.of.x, split.of.y, rate), STEPS)]
+    params, ways = steps[-1], mlp.travelled(mlp.init(rate), steps)
     either = [
-        mlp.relative_error(after(rate, STEPS, doubt), params) for doubt in (-ROUNDING[precision], ROUNDING[precision])
+        mlp.relative_error(after(rate, STEPS, doubt), params, ways)
+        for doubt in (-ROUNDING[precision], ROUNDING[precision])
     ]
-    return Reference(params, max(either), mlp.loss(epoch, split.of.x, split.of.y))
+    return Reference(params, ways, max(either), mlp.loss(epoch, split.of.x, split.of.y))
 
 
 class _Same:
@@ -123,7 +126,7 @@ def compare(
     error = abs(loss - expected.epoch_loss) / expected.epoch_loss
     return Agreement(
         STEPS,
-        mlp.relative_error(after_steps, expected.params),
+        mlp.relative_error(after_steps, expected.params, expected.ways),
         TOLERANCES[precision] + expected.undecided,
         error if math.isfinite(error) else math.inf,
         why,
