@@ -152,7 +152,7 @@ finished=() left_out=()
 look() { # stage (a)
     local loops=jax-step,jax-epoch,numpy-preallocated
     if [ "$device" = gpu ]; then
-        loops=cupy-graph,cupy-persistent,$loops
+        loops=cupy-graph,cupy-graph-epoch,cupy-persistent,$loops
         if "$PYTHON" -c 'import pytest' 2>/dev/null; then
             within $glance "$PYTHON" -m pytest -c /dev/null --rootdir "$root" --noconftest -p no:cacheprovider -q -rs \
                 -m gpu "$root/tests/test_gpu.py" >"$kit/pytest.txt" 2>&1 || true

@@ -40,7 +40,7 @@ from overhead.loops import make
 from overhead.problem import data, mlp
 from overhead.problem.workload import Workload
 workload = Workload(images=224)
-for name in ("cupy-graph", "cupy-persistent"):
+for name in ("cupy-graph", "cupy-graph-epoch", "cupy-persistent"):
     loop = make(name, "gpu")
     state = loop.run(loop.place(mlp.init(workload), data.for_workload(workload), workload), 14)
     loop.block(state)

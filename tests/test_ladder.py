@@ -210,7 +210,7 @@ def test_rungs_of_a_gpu_host_hold_the_cpus_too(monkeypatch):
     found = OverheadLadder().contestants()
 
     assert {c.loop for c in found if c.device == "gpu"} >= {"cupy-graph", "keras-fit", "jax-epoch"}
-    assert {c.loop for c in found if c.device == "gpu"} >= {"keras-jax-fit", "cupy-persistent"}
+    assert {c.loop for c in found if c.device == "gpu"} >= {"keras-jax-fit", "cupy-graph-epoch", "cupy-persistent"}
     flags = [dict(c.env).get("XLA_FLAGS", "") for c in found if c.loop == "jax-epoch"]
     assert [f for f in flags if f.endswith("--xla_gpu_enable_command_buffer=+WHILE")]
     assert Contestant("keras-fit", "cpu") in found  # Keras on the CPU of a GPU host, in a process of its own

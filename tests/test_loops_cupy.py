@@ -23,7 +23,7 @@ from overhead.problem import data, mlp
 from overhead.problem.data import Split
 from overhead.problem.workload import Workload
 
-BATCHED = ["cupy", "cupy-fused", "cupy-graph"]
+BATCHED = ["cupy", "cupy-fused", "cupy-graph", "cupy-graph-epoch"]
 WORKLOADS = {
     "book": Workload(images=200, remainder="keep"),
     "last batch dropped": Workload(images=200, batch_size=64),
@@ -98,7 +98,7 @@ def test_the_ops_decline_other_depths() -> None:
         loop.ops(loop.place(mlp.init(workload), data.synthetic(workload), workload))
 
 
-@pytest.mark.parametrize("name", ["cupy", "cupy-fused", "cupy-graph", "cupy-per-image"])
+@pytest.mark.parametrize("name", [*BATCHED, "cupy-per-image"])
 def test_at_most_two_copies_of_the_images_are_on_the_device(name: str) -> None:
     workload = Workload(images=2000, batch_size=1999, remainder="keep")  # the graph also holds a batch
     split, loop = data.for_workload(workload), on_host(name, Host())

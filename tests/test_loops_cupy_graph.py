@@ -63,6 +63,48 @@ def test_a_graph_whose_replay_differs_from_the_step_is_declined(
         on_host("cupy-graph", Host()).place(mlp.init(tiny_workload), tiny_data, tiny_workload)
 
 
+def test_an_epoch_is_one_launch_and_steps_beyond_it_are_one_each(
+    tiny_workload: Workload, tiny_data: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = on_host("cupy-graph-epoch", Host())
+    state = loop.place(mlp.init(tiny_workload), tiny_data, tiny_workload)
+    assert len(state.whole.calls) == 17 * 7
+    launches: list[int] = []
+    launch = HostGraph.launch
+
+    def counting(self: HostGraph, stream: HostStream) -> None:
+        launches.append(len(self.calls) // 17)
+        launch(self, stream)
+
+    monkeypatch.setattr(HostGraph, "launch", counting)
+    state = loop.run(state, 2)
+    assert launches == [1, 1]
+    loop.run(state, 5 + 14 + 3)  # to the end of this epoch, two whole ones, three steps
+    assert launches[2:] == [1] * 5 + [7, 7] + [1] * 3
+
+
+def test_an_epoch_whose_graph_differs_from_its_steps_is_declined(
+    tiny_workload: Workload, tiny_data: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end_capture = HostStream.end_capture
+
+    def forgetful(self: HostStream) -> HostGraph:
+        graph = end_capture(self)
+        if len(graph.calls) > 17:
+            del graph.calls[17 + 15]  # in the second step, the update of a weight
+        return graph
+
+    monkeypatch.setattr(HostStream, "end_capture", forgetful)
+    with pytest.raises(Declined, match="an epoch in one graph must be within 1e-06 of one step by step"):
+        on_host("cupy-graph-epoch", Host()).place(mlp.init(tiny_workload), tiny_data, tiny_workload)
+
+
+def test_an_epoch_of_too_many_steps_is_declined_before_a_gpu_is_asked_for() -> None:
+    workload = Workload(batch_size=1)
+    with pytest.raises(Declined, match=r"at most 6,000 steps, got 48,000"):
+        on_host("cupy-graph-epoch", Host()).place((), data.synthetic(Workload(images=1, batch_size=1)), workload)
+
+
 def test_a_step_that_allocates_while_it_is_captured_is_declined(tiny_workload: Workload, tiny_data: Split) -> None:
     class Allocating(HostProducts):
         def __init__(self, xp: Host, stream: HostStream) -> None:

@@ -299,7 +299,9 @@ def test_a_framework_that_cannot_be_imported_is_a_failed_case(start, tmp_path):
     assert caught.value.status == "failed"
 
 
-@pytest.mark.parametrize("loop", ["cupy", "cupy-per-image", "cupy-graph", "cupy-fused", "cupy-persistent"])
+@pytest.mark.parametrize(
+    "loop", ["cupy", "cupy-per-image", "cupy-graph", "cupy-graph-epoch", "cupy-fused", "cupy-persistent"]
+)
 def test_a_cupy_that_imports_and_fails_on_use_is_a_case_with_a_reason(start, place, tmp_path, loop):
     (tmp_path / "cupy.py").write_text(
         "def __getattr__(name):\n"

@@ -86,6 +86,9 @@ LOOPS: dict[str, LoopInfo] = {
     ),
     "cupy-fused": LoopInfo("cupy_fused", "CupyFusedLoop", "cupy", _GPU, "elementwise work in kernels of its own"),
     "cupy-graph": LoopInfo("cupy_graph", "CupyGraphLoop", "cupy", _GPU, "the step captured in a CUDA graph"),
+    "cupy-graph-epoch": LoopInfo(
+        "cupy_graph", "CupyGraphEpochLoop", "cupy", _GPU, "all steps of an epoch in one CUDA graph"
+    ),
     "blas-epoch": LoopInfo(
         "products", "BlasEpochLoop", "numpy", _CPU, "the whole epoch in one C call around BLAS products",
         sources=("c/vectors.h", "c/products.c"),

@@ -1,4 +1,4 @@
-"""The CuPy step captured once in a CUDA graph: afterwards one launch a step is all that Python does."""
+"""The CuPy step, and the epoch of such steps, captured in a CUDA graph: one launch is all that Python does then."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ BATCH_KERNELS = {
 
 CHECKED_STEPS = 3  # eager against replayed: one step would not show a replay that forgets the last one
 REPLAY_TOLERANCE = 1e-6  # norm-wise; the same kernels on the same numbers
+LONGEST_EPOCH = 6_000  # steps in one graph: some 100,000 kernels, each a node that the driver keeps
 
 
 class GraphState(NamedTuple):
@@ -40,6 +41,8 @@ class GraphState(NamedTuple):
     at: int  # the next step
     stream: Any
     step_of: dict[int, Callable[[], None]]  # by batch length; holds the arrays that the graphs write to
+    start: Array  # (1,) int32: the first image of the next batch
+    whole: Any = None  # the graph of all steps of an epoch
 
 
 class Epoch(NamedTuple):
@@ -123,26 +126,7 @@ class CupyGraphLoop(OnGpu):
     products: Any = Cublas
 
     def place(self, params: Params, data: Split, workload: Workload) -> GraphState:
-        xp = self.array_module()
-        stream = xp.cuda.Stream(non_blocking=True)  # the default stream cannot be captured
-        with stream:
-            placed = tuple(Layer(xp.array(w), xp.array(b)) for w, b in params)
-            epoch = Epoch(xp.array(data.x), xp.array(data.y), xp.zeros(1, np.int32))
-            products, kernels = self.products(xp, stream), build(xp, KERNELS | BATCH_KERNELS)
-            size, whole = workload.batch_size, workload.whole_batches
-            first_image = {size: 0}
-            if workload.steps > whole:
-                first_image[workload.last_batch] = whole * size
-            graphs, step_of = {}, {}
-            for batch, first in first_image.items():
-                step_of[batch] = make_step(xp, products, kernels, placed, epoch, batch, workload)
-                graphs[batch] = checked_graph(xp, stream, step_of[batch], placed, epoch.start, first, batch)
-            for mine, given in zip(flat(placed), flat(params), strict=True):
-                mine[...] = xp.array(given)  # what the checks have trained is undone
-            epoch.start.fill(0)
-        stream.synchronize()
-        in_order = [graphs[size]] * whole + [graphs[batch] for batch in first_image if batch != size]
-        return GraphState(xp, placed, in_order, 0, stream, step_of)
+        return placed_steps(self.array_module(), self.products, params, data, workload)
 
     def run(self, state: GraphState, steps: int) -> GraphState:
         epoch, at, stream = state.epoch, state.at, state.stream
@@ -157,6 +141,102 @@ class CupyGraphLoop(OnGpu):
     def fetch(self, state: GraphState) -> Params:
         state.stream.synchronize()
         return super().fetch(state)
+
+
+@final
+class CupyGraphEpochLoop(OnGpu):
+    """All steps of an epoch in one graph, in which each kernel is still a kernel; steps beyond an epoch one by one."""
+
+    products: Any = Cublas
+
+    def steps_per_call(self, workload: Workload) -> int:
+        return workload.steps
+
+    def place(self, params: Params, data: Split, workload: Workload) -> GraphState:
+        if workload.steps > LONGEST_EPOCH:
+            raise Declined(f"cupy-graph-epoch captures at most {LONGEST_EPOCH:,} steps, got {workload.steps:,}")
+        state = placed_steps(self.array_module(), self.products, params, data, workload)
+        xp, stream = state.xp, state.stream
+        lengths = [workload.batch_size] * workload.whole_batches
+        lengths += [workload.last_batch] * (workload.steps - len(lengths))
+
+        def epoch() -> None:
+            for batch in lengths:
+                state.step_of[batch]()
+
+        with stream:
+            whole = capture(xp, stream, epoch, workload.batch_size)
+            one_by_one, at_end = trained(state, params, lambda: [graph.launch(stream) for graph in state.epoch])
+            at_once, at_its_end = trained(state, params, lambda: whole.launch(stream))
+            reset(state, params)
+        stream.synchronize()
+        if not (error := apart(at_once, one_by_one)) <= REPLAY_TOLERANCE or at_its_end != at_end:
+            raise Declined(
+                f"an epoch in one graph must be within {REPLAY_TOLERANCE:g} of one step by step and end at image "
+                f"{at_end}, got {error:.2g} and image {at_its_end}"
+            )
+        return state._replace(whole=whole)
+
+    def run(self, state: GraphState, steps: int) -> GraphState:
+        epoch, at, stream, end = state.epoch, state.at, state.stream, state.at + steps
+        while at < end:
+            if at % len(epoch) == 0 and end - at >= len(epoch):
+                state.whole.launch(stream)
+                at += len(epoch)
+            else:
+                epoch[at % len(epoch)].launch(stream)
+                at += 1
+        return state._replace(at=at % len(epoch))
+
+    def block(self, state: GraphState) -> None:
+        state.stream.synchronize()
+
+    def fetch(self, state: GraphState) -> Params:
+        state.stream.synchronize()
+        return super().fetch(state)
+
+
+def placed_steps(xp: Any, products: Any, params: Params, data: Split, workload: Workload) -> GraphState:
+    """Parameters and images on the device, and the checked graph of a step of each batch length."""
+    stream = xp.cuda.Stream(non_blocking=True)  # the default stream cannot be captured
+    with stream:
+        placed = tuple(Layer(xp.array(w), xp.array(b)) for w, b in params)
+        epoch = Epoch(xp.array(data.x), xp.array(data.y), xp.zeros(1, np.int32))
+        multiply, kernels = products(xp, stream), build(xp, KERNELS | BATCH_KERNELS)
+        size, whole = workload.batch_size, workload.whole_batches
+        first_image = {size: 0}
+        if workload.steps > whole:
+            first_image[workload.last_batch] = whole * size
+        graphs, step_of = {}, {}
+        for batch, first in first_image.items():
+            step_of[batch] = make_step(xp, multiply, kernels, placed, epoch, batch, workload)
+            graphs[batch] = checked_graph(xp, stream, step_of[batch], placed, epoch.start, first, batch)
+        in_order = [graphs[size]] * whole + [graphs[batch] for batch in first_image if batch != size]
+        state = GraphState(xp, placed, in_order, 0, stream, step_of, epoch.start)
+        reset(state, params)  # what the checks have trained is undone
+    stream.synchronize()
+    return state
+
+
+def reset(state: GraphState, params: Params) -> None:
+    for mine, given in zip(flat(state.params), flat(params), strict=True):
+        mine[...] = state.xp.array(given)
+    state.start.fill(0)
+
+
+def trained(state: GraphState, params: Params, call: Callable[[], object]) -> tuple[list[Any], int]:
+    """The parameters that `call` makes of `params`, and the image that would come next."""
+    reset(state, params)
+    call()
+    state.stream.synchronize()
+    return [state.xp.asnumpy(tensor) for tensor in flat(state.params)], int(state.xp.asnumpy(state.start)[0])
+
+
+def apart(ours: list[Any], theirs: list[Any]) -> float:
+    """Norm-wise distance: to the bit as a rule, and where a rate is too large with the same nans, 0."""
+    if all(np.array_equal(*pair, equal_nan=True) for pair in zip(ours, theirs, strict=True)):
+        return 0.0
+    return relative_error(unflat(ours), unflat(theirs))
 
 
 # fmt: off
@@ -223,10 +303,7 @@ def checked_graph(
     eager, next_image = train(step)  # before the capture: compiles the kernels
     graph = capture(xp, stream, step, batch)
     replayed, replayed_next = train(lambda: graph.launch(stream))
-    # To the bit as a rule, and where a rate is too large with the same nans.
-    same = all(np.array_equal(*pair, equal_nan=True) for pair in zip(replayed, eager, strict=True))
-    error = 0.0 if same else relative_error(unflat(replayed), unflat(eager))
-    if not error <= REPLAY_TOLERANCE or replayed_next != next_image:
+    if not (error := apart(replayed, eager)) <= REPLAY_TOLERANCE or replayed_next != next_image:
         raise Declined(
             f"{CHECKED_STEPS} replays of batch {batch} must be within {REPLAY_TOLERANCE:g} of eager steps and go "
             f"on at image {next_image}, got {error:.2g} and image {replayed_next}"

@@ -13,7 +13,7 @@ AUTO = "auto"  # the preset's
 PER_IMAGE, VALIDATED = "numpy-per-image", "keras-fit-validated"
 QUICK_LOOPS = ("numpy", PER_IMAGE, "keras-fit", VALIDATED, "jax-step", "jax-epoch")
 QUICK_REMAINDER = ("numpy", "jax-epoch")  # with the other remainder policy
-QUICK_ON_GPU = ("cupy", "cupy-graph", "cupy-persistent")
+QUICK_ON_GPU = ("cupy", "cupy-graph", "cupy-graph-epoch", "cupy-persistent")
 MORE_LOOPS = (
     "jax-epoch-tuned",
     "keras-fit-tuned",
