@@ -355,6 +355,27 @@ def test_a_local_cluster_ends_with_its_caller_and_opens_no_page(tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_the_scheduler_of_a_cluster_of_ours_takes_code_from_us_alone() -> None:
+    pytest.importorskip("distributed", reason="needs Dask")
+    pytest.importorskip("cryptography", reason="needs cryptography")
+    from distributed import Client, Security
+
+    from overhead.sweep import cluster
+
+    before = dict(os.environ)
+    with cluster.client(None, 1) as client:
+        address = client.scheduler.address
+        assert address.startswith("tls://127.0.0.1:")
+        assert client.submit(sum, [1, 2]).result(timeout=60) == 3
+        with pytest.raises(OSError, match="closed"):
+            Client(address.replace("tls", "tcp"), timeout="5s")
+        with pytest.raises(OSError, match="certificate"):  # a key, but not this run's
+            Client(address, timeout="5s", security=Security.temporary())
+    kept = {name: value for name, value in os.environ.items() if name != "OVERHEAD_CLUSTER_OF"}
+    assert kept == {name: value for name, value in before.items() if name != "OVERHEAD_CLUSTER_OF"}, "no key stays"
+
+
+@pytest.mark.slow
 def test_dask_gives_the_same_and_a_killed_worker_costs_no_configuration() -> None:
     pytest.importorskip("jax", reason="needs JAX")
     pytest.importorskip("distributed", reason="needs Dask")

@@ -47,11 +47,12 @@ LOOPS: dict[str, LoopInfo] = {
         "jax_", "JaxStepLoop", "jax", _BOTH, "one compiled step, called once a batch",
         dispatches_at=Point("module:jitted_step", outlasts=2.5),
     ),
+    "jax-autodiff": LoopInfo("jax_", "JaxAutodiffLoop", "jax", _BOTH, "the same, its gradients derived by JAX"),
     "jax-epoch": LoopInfo(
         "jax_", "JaxEpochLoop", "jax", _BOTH, "the whole epoch in one compiled call", dispatches_at=Point("loop:epoch")
     ),
     "jax-epoch-tuned": LoopInfo(
-        "jax_", "JaxEpochTunedLoop", "jax", _CPU, "the same, with the compiler option that helps on the CPU"
+        "jax_", "JaxEpochTunedLoop", "jax", _CPU, "the whole epoch, with the compiler option that helps on the CPU"
     ),
     "keras-fit": LoopInfo(
         "keras_", "KerasFitLoop", "tensorflow", _BOTH, "Keras defaults, training only",

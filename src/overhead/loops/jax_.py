@@ -48,6 +48,20 @@ def jitted_step(params: Any, x: Array, y: Array, lr: Array) -> Any:
     return step(params, x, y, lr)
 
 
+def loss(params: Any, x: Array, y: Array) -> Array:
+    """Mean softmax cross-entropy, (), whose gradient JAX derives. `x`: (batch, inputs) float32; `y`: (batch,) int32."""
+    for w, b in params[:-1]:
+        x = jnp.maximum(x @ w + b, 0)                           # (batch, hidden)
+    w, b = params[-1]
+    log_p = jax.nn.log_softmax(x @ w + b)                       # (batch, classes)
+    return -jnp.mean(jnp.take_along_axis(log_p, y[:, None], axis=1))
+
+
+@partial(jax.jit, donate_argnums=0)
+def derived_step(params: Any, x: Array, y: Array, lr: Array) -> Any:
+    return jax.tree.map(lambda p, g: p - lr * g, params, jax.grad(loss)(params, x, y))
+
+
 def epoch(params: Any, x: Array, y: Array, tail: Any, lr: Array) -> Any:
     """Every step of one epoch in one program. `x`: (batches, batch, inputs); `y`: (batches, batch)."""
     params, _ = lax.scan(lambda p, xy: (step(p, xy[0], xy[1], lr), None), params, (x, y))
@@ -219,6 +233,28 @@ class JaxStepLoop(JaxLoop):
 
     def program(self, state: State) -> str:
         return jitted_step.lower(state.params, *state.batches[0], state.lr).compile().as_text() or ""
+
+
+@final
+class JaxAutodiffLoop(JaxLoop):
+    """The article's form: one compiled step whose gradients JAX derives from the loss."""
+
+    def place(self, params: Params, data: Split, workload: Workload) -> State:
+        return place_batches(self.device, params, data, workload, one_by_one=True)
+
+    def run(self, state: State, steps: int) -> State:
+        params, at, lr = state.params, state.at, state.lr
+        for _ in range(steps):
+            x, y = state.batches[at]
+            params = derived_step(params, x, y, lr)
+            at = (at + 1) % len(state.batches)
+        return state._replace(params=params, at=at)
+
+    def compilations(self) -> int:
+        return programs(derived_step)
+
+    def program(self, state: State) -> str:
+        return derived_step.lower(state.params, *state.batches[0], state.lr).compile().as_text() or ""
 
 
 class JaxEpochLoop(JaxLoop):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -48,6 +49,9 @@ def floors(devices: Sequence[str]) -> list[Contestant]:
     ]
 
 
+_MAKING = threading.Lock()
+
+
 def environment(contestant: Contestant) -> dict[str, str]:
     """What a worker's environment adds to ours: threads of every pool, one device, quiet frameworks, no TF32."""
     threads = str(contestant.threads)
@@ -55,7 +59,7 @@ def environment(contestant: Contestant) -> dict[str, str]:
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC"), threads),
         "TF_NUM_INTRAOP_THREADS": threads,
         "TF_NUM_INTEROP_THREADS": threads,
-        "KERAS_HOME": _home().name,  # no settings of the user's own, nor of another user's
+        "KERAS_HOME": _home(),  # no settings of the user's own, nor of another user's
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "PYTHONHASHSEED": "0",
@@ -76,7 +80,12 @@ def environment(contestant: Contestant) -> dict[str, str]:
     return {**env, **dict(contestant.info.env if contestant.info else ()), **dict(contestant.env)}
 
 
-@cache
-def _home() -> tempfile.TemporaryDirectory[str]:
+def _home() -> str:
     """A private folder of this run, empty; removed when this process ends."""
+    with _MAKING:  # threads start workers side by side, and a second folder would be removed at once
+        return _home_of_this_run().name
+
+
+@cache
+def _home_of_this_run() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix=alone.prefix(), ignore_cleanup_errors=True)

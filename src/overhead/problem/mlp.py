@@ -142,8 +142,8 @@ def relative_error(ours: Params, reference: Params, ways: Sequence[float] | None
     """The largest over the tensors of ‖ours - reference‖₂ / ‖reference‖₂.
 
     `ways`, of `travelled`: a tensor that went further than it got is measured by its way, since rounding goes with
-    the updates that cancelled (the bias of two classes after 20 steps). Infinite where it is not finite or where shapes differ. Raises `ValueError` when the numbers of tensors
-    differ.
+    the updates that cancelled (the bias of two classes after 20 steps). Infinite where it is not finite or where
+    shapes differ. Raises `ValueError` when the numbers of tensors differ.
     """
     worst = 0.0
     for a, b, way in zip(flat(ours), flat(reference), ways or [0.0] * len(flat(reference)), strict=True):

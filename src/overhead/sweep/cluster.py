@@ -1,7 +1,9 @@
 """A sweep's tasks on Dask: a cluster of this machine's processes, or any scheduler by its address.
 
-Scheduling, transport and another try after a worker was lost are Dask's. Each task trains in a process that the
-Dask worker starts, so that threads and devices are set before a framework is imported, there as here.
+Scheduling, transport and another try after a worker was lost are Dask's. A scheduler runs whatever code it is
+handed; ours takes it from nobody but us, since all its connections are encrypted with a key that this run makes. Each
+task trains in a process that the Dask worker starts, so that threads and devices are set before a framework is
+imported, there as here.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ def client(scheduler: str | None, processes: int, device: str = "cpu") -> Iterat
     """A client of the scheduler at `scheduler`, or of a cluster of `processes` workers that ends with the block.
 
     On a GPU the cluster is one worker, since it has the GPU to itself.
-    Raises `SchedulerUnreachable` within ten seconds, and `ImportError` without Dask.
+    Raises `SchedulerUnreachable` within ten seconds, and `ImportError` without Dask or what makes its keys.
     """
     import dask.config
-    from distributed import Client
+    from distributed import Client, Security
     from distributed.deploy.subprocess import SubprocessCluster
 
     # A heartbeat that is late on a busy machine is no lost worker, and comm retries would wait for minutes.
@@ -38,13 +40,16 @@ def client(scheduler: str | None, processes: int, device: str = "cpu") -> Iterat
         if scheduler is None:
             ours = "overhead.sweep.cluster_member"
             workers = {"memory_limit": 0, "death_timeout": IDLE_LIMIT_S, "preload": ours, "preload_nanny": ours}
+            security = Security.temporary()
             os.environ["OVERHEAD_CLUSTER_OF"] = str(os.getpid())
             # Subprocesses, not multiprocessing: a script without a main guard would start itself again.
             with (
+                _inherited(security),
                 SubprocessCluster(
                     n_workers=1 if device == "gpu" else processes, threads_per_worker=1, dashboard_address=None,  # type: ignore[arg-type]
                     worker_kwargs=workers | ({"resources": {"GPU": 1}} if device == "gpu" else {}),
                     scheduler_kwargs={"idle_timeout": f"{IDLE_LIMIT_S} s", "preload": ours}, silence_logs=40,
+                    security=security,
                 ) as cluster,
                 Client(cluster) as found,
             ):  # fmt: skip
@@ -60,6 +65,25 @@ def client(scheduler: str | None, processes: int, device: str = "cpu") -> Iterat
         with found:
             _has_workers(found, scheduler, device)
             yield found
+
+
+@contextmanager
+def _inherited(security: Any) -> Iterator[None]:
+    """What the processes of a cluster need to speak TLS, in the environment that they are started with."""
+    held = {"CA_FILE": security.tls_ca_file}
+    for role in ("scheduler", "worker", "client"):
+        held |= {f"{role.upper()}__{what.upper()}": getattr(security, f"tls_{role}_{what}") for what in ("cert", "key")}
+    ours = {f"DASK_DISTRIBUTED__COMM__TLS__{name}": value for name, value in held.items()}
+    ours |= {"DASK_DISTRIBUTED__COMM__DEFAULT_SCHEME": "tls", "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _has_workers(client: Any, scheduler: str, device: str) -> None:

@@ -32,6 +32,7 @@ RUNGS = (
     Rung("tf-epoch", "tf-step", "all dispatches but one an epoch"),
     Rung("jax-op-by-op", None, "nothing: one dispatch an operator"),
     Rung("jax-step", "jax-op-by-op", "all dispatches but one a step, and arrays between operators"),
+    Rung("jax-autodiff", "jax-op-by-op", "the same, with gradients that JAX derives, as the article has them"),
     Rung("jax-epoch", "jax-step", "all dispatches but one an epoch"),
     Rung("jax-epoch-tuned", "jax-epoch", "YNNPACK, which XLA's CPU compiler prefers for products"),
     Rung("jax-epoch", "jax-epoch", "command buffers, so that each kernel is a launch again", NO_BUFFERS),
