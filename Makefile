@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := book
-.PHONY: setup book test check-all lint faults clean
+.PHONY: setup book test check-all lint faults rehearse clean
 
 define FIND_PYTHON
 import os, sys
@@ -66,6 +66,11 @@ check-all: lint
 # Two hundred kills of runs, sweeps, benches and books at random instants; at most half an hour.
 faults: setup
 	@$(BIN)/python tests/faults.py
+
+# Plays the workshop's plan with a clock, in a results folder of its own: `make rehearse PLAN=four-hours`.
+PLAN ?= two-hours
+rehearse: setup
+	@$(BIN)/python scripts/rehearse.py $(PLAN)
 
 # What was measured stays: results/ is not touched.
 clean:

@@ -21,12 +21,11 @@ from markdown_it import MarkdownIt
 
 import sample_book
 from overhead.book import build as book
-from overhead.book import folder, fragments
+from overhead.book import exhibits, folder, fragments
 from overhead.book import pages as made_pages
 from overhead.book.build import BookError
 from overhead.chapters import CHAPTERS
 from overhead.chapters.provenance import checkout
-from overhead.loops import LOOPS
 from sample_book import CPU_HOST, GPU_HOST, SWEEP
 
 ROOT = checkout()
@@ -117,24 +116,35 @@ def test_downloads_are_the_records_themselves(html: Path) -> None:
         assert (page.parent / link).read_bytes() == (sample_book.results() / GPU_HOST / name).read_bytes()
 
 
-def test_the_exhibit_shows_every_loop_under_its_label_and_every_line_of_its_file(html: Path) -> None:
-    page = Page(html / "book" / "loops.html")
-    text = fragments.loops_page(ROOT)
+def test_the_exhibits_show_every_loop_under_its_label_and_every_line_of_its_file(html: Path) -> None:
+    texts = dict(exhibits.pages(ROOT))
 
-    for name, info in LOOPS.items():
-        assert f"loop-{name}" in page.ids
-        shown = text[text.index(f"(loop-{name})=") :]
+    for name, info in exhibits.SHOWN.items():
+        where = exhibits.group_of(name)
+        assert f"loop-{name}" in Page(html / "book" / "loops" / f"{where}.html").ids
+        shown = texts[f"loops/{where}"].partition(f"(loop-{name})=")[2]
         first = re.search(r"^class (\w+)", shown, re.M)
         assert first is not None
         assert first[1] == info.cls
-    shown_lines = text.splitlines()
-    for module in {info.module for info in LOOPS.values()}:
-        source = (ROOT / "src" / "overhead" / "loops" / f"{module}.py").read_text().splitlines()
-        assert {line for line in source if line.strip()} <= set(shown_lines)
+        source = (ROOT / "src" / "overhead" / "loops" / f"{info.module}.py").read_text().splitlines()
+        assert {line for line in source if line.strip()} <= set(texts[f"loops/{where}"].splitlines())
 
 
-def test_line_numbers_of_the_exhibit_are_those_of_the_file() -> None:
-    text = fragments.loops_page(ROOT)
+def test_no_file_that_was_timed_is_left_out_of_the_exhibits() -> None:
+    package = ROOT / "src" / "overhead"
+    timed = [*(package / "loops").glob("*.py"), *(package / "measure" / "probes").glob("*.py")]
+    tables = {"loops/__init__", "loops/frameworks"}  # which list them
+    listed = [file for group in exhibits.GROUPS.values() for file in group.files]
+
+    assert {str(path.relative_to(package).with_suffix("")) for path in timed} - tables <= set(listed)
+    assert len(listed) == len(set(listed))
+    every = "\n".join(text for _, text in exhibits.pages(ROOT))
+    for path in (package / "loops" / "c").iterdir():
+        assert f"src/overhead/loops/c/{path.name}`:" in every
+
+
+def test_line_numbers_of_the_exhibits_are_those_of_the_file() -> None:
+    text = dict(exhibits.pages(ROOT))["loops/numpy"]
     source = (ROOT / "src" / "overhead" / "loops" / "numpy_.py").read_text().splitlines()
     blocks = re.findall(r"`numpy_\.py`.*?(?=\n## )", text, re.S)[0]
 

@@ -10,12 +10,14 @@ from urllib.parse import unquote, urlparse
 import pytest
 
 import chromium
+from overhead.book import parts
 from overhead.book.build import PROSE
 from sample_book import CPU_HOST, GPU_HOST, SWEEP
 
 pytestmark = pytest.mark.skipif(chromium.BINARY is None, reason="no Chromium on this machine")
 
 CHAPTERS = [f"results/{host}/{SWEEP}" for host in (CPU_HOST, GPU_HOST)]
+PARTS = [f"results/{CPU_HOST}/{name}" for name in parts.names(SWEEP)[1:]]
 LOOK = """(() => {
   document.querySelectorAll('.overhead-guess-skip').forEach(button => button.click());  // figures that are covered
   const shown = element => element.getClientRects().length > 0;
@@ -48,7 +50,7 @@ def seen(browser: chromium.Chromium, html: Path, page: str, **how: Any) -> dict[
     return found.answer
 
 
-@pytest.mark.parametrize("page", [*PROSE, *CHAPTERS])
+@pytest.mark.parametrize("page", [*PROSE, *CHAPTERS, *PARTS])
 def test_a_page_opens_from_the_disk_and_fits_a_telephone(browser: chromium.Chromium, html: Path, page: str) -> None:
     narrow = seen(browser, html, page, width=375)
 
@@ -113,8 +115,7 @@ def test_a_page_with_all_that_it_loads_weighs_at_most_a_megabyte_and_a_half(
         asked = browser.open(html / f"{page}.html").requests
         files = {Path(unquote(urlparse(address).path)) for address in asked if address.startswith("file:")}
 
-        limit = 2e6 if page == "book/loops" else 1.5e6  # all loops' code stands on one page
-        assert sum(path.stat().st_size for path in files) <= limit, page
+        assert sum(path.stat().st_size for path in files) <= 1.5e6, page
 
 
 @pytest.mark.parametrize("page", CHAPTERS)

@@ -37,7 +37,8 @@ def test_no_sentence_of_the_front_page_is_longer_than_thirty_words() -> None:
     alone = front.front(sample_book.results(), {CPU_HOST: [SWEEP]})
     prose = (sample_book.ROOT / "book" / "intro.md").read_text()
 
-    for text in (prose, made.answers, made.prices, alone.answers):
+    models = front.modelled({"box": folder.read_records(REFERENCE, front.MODELLED)})
+    for text in (prose, made.answers, made.prices, alone.answers, models):
         for sentence in sentences(text):
             assert len(sentence.split()) <= MOST_WORDS, sentence
 
@@ -79,6 +80,16 @@ def test_where_no_gpu_was_measured_published_figures_stand_there_labelled() -> N
     assert "*Published*, not measured here" in alone
     assert "**CPU won**" in " ".join(alone.split())
     assert "ublished" not in both
+
+
+def test_the_articles_gpu_is_modelled_from_a_calibrated_host_and_labelled() -> None:
+    records = folder.read_records(REFERENCE, front.MODELLED)
+    text = front.modelled({"box": records})
+
+    assert text.startswith("*Modelled*, no such GPU is here: a Quadro RTX 5000 driven by box takes **")
+    assert len(re.findall(r"\*\*[\d.]+ \[[\d.]+, [\d.]+\] s\*\*", text)) == 2
+    assert front.modelled({}) == ""
+    assert front.modelled({"box": [sample_book.record("numpy", 0.1)]}) == ""
 
 
 def test_a_bar_s_parts_fill_it_and_stand_in_words_beside_it() -> None:

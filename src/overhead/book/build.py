@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module, metadata
 from pathlib import Path
@@ -17,19 +17,28 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from overhead.book import calculator, classes, comparison, finish, fragments, front, ledger, pages, policy, status
+from overhead.book import (
+    calculator,
+    classes,
+    comparison,
+    exhibits,
+    finish,
+    fragments,
+    front,
+    ledger,
+    pages,
+    parameters,
+    parts,
+    policy,
+    slides,
+    whole_page,
+)
 from overhead.book import folder as folders
 from overhead.book import hosts as host_pages
+from overhead.book.contents import PROSE, contents
 from overhead.book.folder import FolderError
 from overhead.chapters.provenance import checkout
 
-PARTS_BEFORE = {"The question": ["book/intro", "book/article", "book/method", "book/ledger"]}
-PARTS_AFTER = {
-    "In class": [f"book/workshop/{page}" for page in ("plan", "questions", "exercises", "test", "guesses")],
-    "Hosts": ["book/hosts", "book/compare", "book/status"],
-    "Reference": ["book/loops", "book/glossary", "book/reproduce", "book/references"],
-}
-PROSE = [page for parts in (PARTS_BEFORE, PARTS_AFTER) for pages in parts.values() for page in pages]
 MAX_PAGE_BYTES = 3_000_000
 INCLUDE = re.compile(r"^```\{include\} (generated/\w+\.md)\n```$", re.M)
 # No directive of a page may read a file or pass markup through, whoever wrote it.
@@ -68,11 +77,13 @@ def build(results: Path, out: Path, say: Callable[[str], None] = lambda line: No
         source = out / "source"
         shutil.rmtree(source, ignore_errors=True)
         shutil.rmtree(out / "build", ignore_errors=True)
-        slots = assemble(root, results, found, source)
+        slots, of = assemble(root, results, found, source)
         html = _jupyter_book(source, out / "build")
         calculator.on_pages(html, {host: source / "results" / host for host in found.hosts})
         finish.finish(html, slots)
-        policy.set_policies(html, {f"results/{host}/{c}" for host, made in found.hosts.items() for c in made})
+        slides.write(html, found.hosts, of)
+        measured = {f"results/{h}/{name}" for h, made in found.hosts.items() for c in made for name in parts.names(c)}
+        policy.set_policies(html, measured)
         check(found.hosts, html)
         shutil.rmtree(out / "old", ignore_errors=True)
         if (out / "html").exists():
@@ -167,33 +178,33 @@ def page_of(root: Path, host: Path, chapter: str) -> dict[str, Any]:
     return pages.page(root, host, chapter)
 
 
-def assemble(root: Path, results: Path, found: Survey, source: Path) -> dict[str, str]:
-    """Put the book's source together; returns what is to be put into marked places once the pages are built."""
+def assemble(
+    root: Path, results: Path, found: Survey, source: Path
+) -> tuple[dict[str, str], dict[str, whole_page.OfHost]]:
+    """Put the book's source together.
+
+    Returns what is to be put into marked places once the pages are built, and what the pages of each host share.
+    """
     shutil.copytree(root / "book", source / "book")
     shutil.copytree(root / "book" / "_static", source / "_static", dirs_exist_ok=True)
     shutil.copy(root / "_config.yml", source / "_config.yml")
     _write(source / "docutils.conf", DOCUTILS)
     hosts = {host: list(made) for host, made in found.hosts.items()}
-    for host, made in found.hosts.items():
-        took = status.seconds_of(results / host)
+    said, slots = ledger.found_on(results, hosts), {}
+    shared = {host: whole_page.host_of(results / host, host, hosts, said[host]) for host in hosts}
+    for number, (host, made) in enumerate(found.hosts.items()):
         _write(source / "results" / host / "host.json", folders.read_text(results / host / "host.json"))
         for chapter, page in made.items():
-            read = folders.read_records(results / host, chapter)
             lines = folders.read_text(results / host / f"{chapter}.jsonl")
             _write(source / "results" / host / f"{chapter}.jsonl", lines)
-            others = [other for other in hosts if other != host and chapter in hosts[other]]
-            last = {"cell_type": "markdown", "id": "provenance", "metadata": {}}
-            last["source"] = fragments.provenance(read, chapter, others)
-            words = host_pages.made_by(host, chapter, page, read, took.get(chapter))
-            first, *rest = host_pages.with_command(classes.covered(page, host, chapter, read)["cells"], words)
-            block = host_pages.switcher(host, chapter, hosts)
-            first = {**first, "source": host_pages.under_title("".join(first["source"]), block, host)}
-            note = fragments.stale_note(read)
-            top = [{"cell_type": "markdown", "id": "stale", "metadata": {}, "source": note}] if note else []
-            text = json.dumps({**page, "cells": [first, *top, *rest, last]}, ensure_ascii=False)
-            _write(source / "results" / host / f"{chapter}.ipynb", text)
+            cells, slot = whole_page.cells(shared[host], chapter, page, f"overhead-slot-story-{number}-{chapter}")
+            slots |= slot
+            for name, some in parts.split(chapter, cells, host, host_pages.switcher(host, chapter, hosts)).items():
+                text = json.dumps({**page, "cells": some}, ensure_ascii=False)
+                _write(source / "results" / host / f"{name}.ipynb", text)
     made = front.front(results, hosts)
     titles = {chapter: fragments.title_of(root, chapter) for chapters in hosts.values() for chapter in chapters}
+    titles |= parts.titles()
     generated = {
         "generated/answers.md": made.answers,
         "generated/gains.md": made.what_helps,
@@ -201,9 +212,11 @@ def assemble(root: Path, results: Path, found: Survey, source: Path) -> dict[str
         "generated/headline.md": fragments.headline(results, hosts, found.left_out),
         "generated/agreement.md": fragments.agreement_rule(),
         "generated/presets.md": fragments.presets_table(),
+        **classes.plans(results, hosts),
     }
-    said = ledger.found_on(results, hosts)
-    _write(source / "book" / "loops.md", fragments.loops_page(root))
+    for name, text in exhibits.pages(root):
+        _write(source / "book" / f"{name}.md", text)
+    _write(source / "book" / "parameters.md", parameters.page(root))
     _write(source / "book" / "ledger.md", ledger.page(root, said))
     _write(source / "book" / "hosts.md", host_pages.page(root, results, found.hosts))
     _write(source / "book" / "status.md", host_pages.status_page(root, results, found.hosts))
@@ -216,41 +229,12 @@ def assemble(root: Path, results: Path, found: Survey, source: Path) -> dict[str
         text = INCLUDE.sub(lambda match: generated[match[1]], path.read_text(encoding="utf-8"))
         _write(path, fragments.expand(ledger.expand(text, said), root, hosts))
     _write(source / "_toc.yml", yaml.safe_dump(contents(hosts, titles), sort_keys=False, allow_unicode=True))
-    return made.slots
+    return {**made.slots, **slots, "overhead-slot-slides": slides.links(hosts)}, shared
 
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-
-
-def contents(hosts: Mapping[str, Sequence[str]], titles: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The table of contents: the book's prose, a part a host, reference pages. Adding a host needs no edit.
-
-    `titles`: of the chapters, which the list of a host's pages shows without the host's name.
-    """
-    measured = {
-        f"Measured on {host}": [f"results/{host}/{chapter}" for chapter in chapters] for host, chapters in hosts.items()
-    }
-    parts = {**PARTS_BEFORE, **measured, **PARTS_AFTER}
-    named = {
-        page: title for pages in measured.values() for page in pages if (title := (titles or {}).get(Path(page).name))
-    }
-    return {
-        "format": "jb-book",
-        "root": PROSE[0],
-        "parts": [
-            {
-                "caption": caption,
-                "chapters": [
-                    {"file": page, **({"title": named[page]} if page in named else {})}
-                    for page in pages
-                    if page != PROSE[0]
-                ],
-            }
-            for caption, pages in parts.items()
-        ],
-    }
 
 
 def _jupyter_book(source: Path, out: Path) -> Path:
@@ -280,17 +264,20 @@ def check(hosts: Mapping[str, Mapping[str, dict[str, Any]]], html: Path) -> None
             raise BookError(f"{page}.html was not built")
     for host, chapters in hosts.items():
         for chapter, notebook in chapters.items():
-            name = f"results/{host}/{chapter}.html"
-            if not (html / name).exists():
-                raise BookError(f"{name} was not built")
-            if (size := (html / name).stat().st_size) > MAX_PAGE_BYTES:
-                raise BookError(f"{name}: must be at most {MAX_PAGE_BYTES} bytes, got {size}")
-            text = (html / name).read_text(encoding="utf-8")
+            text = ""
+            for name in (f"results/{host}/{page}.html" for page in parts.names(chapter)):
+                if not (html / name).exists():
+                    raise BookError(f"{name} was not built")
+                if (size := (html / name).stat().st_size) > MAX_PAGE_BYTES:
+                    raise BookError(f"{name}: must be at most {MAX_PAGE_BYTES} bytes, got {size}")
+                text += (html / name).read_text(encoding="utf-8")
             made = pages.count_outputs(notebook)
             for kind, marker in pages.OUTPUTS.items():
                 shown = text.count(marker)
                 if shown < made[kind] or not made[kind]:
-                    raise BookError(f"{name}: shows {shown} {kind}, its notebook made {made[kind]}")
+                    raise BookError(
+                        f"results/{host}/{chapter}.html: shows {shown} {kind}, its notebook made {made[kind]}"
+                    )
     for path in sorted([*html.rglob("*.html"), *html.rglob("*.css")]):
         text = path.read_text(encoding="utf-8")
         loads = policy.foreign(text) if path.suffix == ".html" else policy.foreign_style(text)

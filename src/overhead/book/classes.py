@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from overhead.book import pages, quiz
+from overhead.book import folder, pages, quiz, status, syllabi
 from overhead.book.fragments import title_of
-from overhead.chapters import guesses
+from overhead.chapters import CHAPTERS, guesses
 from overhead.records.record import Record
 from overhead.showing import tables
 
@@ -25,6 +25,22 @@ def add(root: Path, source: Path) -> None:
     (workshop / "test.md").write_text(quiz.page(), encoding="utf-8")
     text = (workshop / "exercises.md").read_text(encoding="utf-8")
     (workshop / "exercises.md").write_text(text.replace(EXERCISES, exercises_table(root)), encoding="utf-8")
+
+
+def plans(results: Path, hosts: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The workshop's plans, each with the minutes that its chapters took on the book's first host that ran them."""
+    took: dict[str, tuple[float, str]] = {}
+    for chapter, info in CHAPTERS.items():
+        took[chapter] = float(info.seconds[0]), "about"
+        for host, chapters in hosts.items():
+            seconds = status.seconds_of(results / host).get(chapter)
+            if seconds and chapter in chapters:
+                preset = next((r.preset for r in folder.read_records(results / host, chapter) if r.preset), "quick")
+                took[chapter] = seconds, f"{host}, {preset}"
+                break
+    return {
+        f"generated/{name.replace('-', '_')}.md": syllabi.table(plan, took) for name, plan in syllabi.SYLLABI.items()
+    }
 
 
 def covered(page: dict[str, Any], host: str, chapter: str, records: Sequence[Record]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
+from overhead.book import exhibits
 from overhead.book.folder import FolderError
-from overhead.loops import LOOPS
 
 SHOWN = ("text/html", "text/markdown", "text/plain")  # the first that an output has
 MAX_HTML = 3_000_000  # characters of one output
@@ -27,7 +27,7 @@ TABLES = {
     *("p", "a", "b", "br", "code", "em", "strong", "ul", "ol", "li", "details", "summary"),
 }
 CODE = {"div", "pre", "span", "code", "p", "em", "strong", "ul", "ol", "li", "a", "br", "h2", "h3", "h4", "blockquote"}
-LOOPS_PAGE = "../../book/loops.html#"  # seen from results/HOST/
+LOOPS_PAGES = "../../book/loops/"  # seen from results/HOST/
 PIXELS = {b"IHDR", b"PLTE", b"tRNS", b"pHYs", b"IDAT", b"IEND"}
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_ADDRESS = "data:image/png;base64,"
@@ -134,13 +134,12 @@ def markdown(text: str) -> str:
         for inner in token.children or []:
             if inner.type == "link_open":
                 name = str(inner.attrs.get("href", "")).removeprefix("loop-")
-                inner.attrs = {"href": f"{LOOPS_PAGE}loop-{name}", "class": "reference internal"}
-                if name not in LOOPS:
-                    inner.attrs = {}
+                where = exhibits.address(name)
+                inner.attrs = {"href": f"../../book/{where}", "class": "reference internal"} if where else {}
     rendered = parser.renderer.render(tokens, parser.options, {})
 
     def kept(tag: str, attribute: str, value: str) -> str | None:
-        return value if attribute != "href" or value.startswith(LOOPS_PAGE) else None
+        return value if attribute != "href" or value.startswith(LOOPS_PAGES) else None
 
     return nh3.clean(
         rendered, tags=CODE, attributes={"a": {"href", "class"}, "div": {"class"}, "span": {"class"}},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import string
@@ -10,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from overhead.book import folder
+from overhead.book import exhibits, folder
 from overhead.book.folder import Facts
 from overhead.chapters import CHAPTERS
 from overhead.chapters import provenance as measured_by
@@ -178,7 +177,7 @@ def provenance(found: Sequence[Record], chapter: str, others: Sequence[str]) -> 
     began = plain(first.started or "an unknown time")
     commit = f"commit `{plain_code(first.commit)}`" if first.commit else "no checkout, so no commit is known"
     changed = ", with changes that were not committed" if first.dirty else ""
-    loops = [f"[{name}](loop-{name})" for name in dict.fromkeys(r.loop for r in found) if name in LOOPS]
+    loops = [f"[{name}](loop-{name})" for name in dict.fromkeys(r.loop for r in found) if name in exhibits.SHOWN]
     disturbed = list(dict.fromkeys(why for r in found for why in r.disturbed))
     elsewhere = ", ".join(f"{{doc}}`{host} </results/{host}/{chapter}>`" for host in others) or "on no other host yet"
     said = f"disturbed: {'; '.join(map(plain, disturbed))}" if disturbed else "no disturbance was noticed"
@@ -212,7 +211,8 @@ def agreement_rule() -> str:
     tolerances = ", ".join(f"{value:g} in {precision}" for precision, value in agreement.TOLERANCES.items())
     return (
         f"- after {agreement.STEPS} steps at learning rate {agreement.RATE:g}, the largest over the parameters of "
-        f"‖ours − reference‖ / ‖reference‖ (Euclidean) is at most {tolerances}, more by what the reference "
+        f"‖ours − reference‖ / ‖reference‖ (Euclidean; a tensor whose updates cancelled is measured by the length of "
+        f"its way) is at most {tolerances}, more by what the reference "
         "itself changes when each ReLU whose input float32 cannot tell from zero is decided the other way;\n"
         f"- after the first epoch of the very program that is timed, at learning rate {agreement.EPOCH_RATE:g} (less "
         f"below batches of {agreement.EPOCH_BATCH}), the mean training loss is within {agreement.LOSS_TOLERANCE:g} of "
@@ -231,48 +231,3 @@ def presets_table() -> str:
         cells = [preset.name, f"±{preset.target:.0%}", f"{preset.budget_s:g}", preset.processes, f"{least} to {most}"]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
-
-
-def loops_page(root: Path) -> str:
-    """Every loop's file from top to bottom, with a label where each contestant begins."""
-    parts = [
-        "(loops)=\n# The loops\n\nEvery contestant is one class in one file, and does the same arithmetic on the same "
-        "images in the same order. What differs is who calls what, and how often. Each file stands here whole, from "
-        "top to bottom, as it ran; {ref}`method` says what the clock includes.\n"
-    ]
-    for module in dict.fromkeys(info.module for info in LOOPS.values()):
-        path = root / "src" / "overhead" / "loops" / f"{module}.py"
-        parts.append(f"## `{path.name}`\n\nThe file `src/overhead/loops/{path.name}`:\n")
-        lines = path.read_text(encoding="utf-8").splitlines()
-        starts = class_lines(lines)
-        rows = {starts[info.cls]: name for name, info in LOOPS.items() if info.module == module and info.cls in starts}
-        begin = 0
-        for line, name in [*sorted(rows.items()), (len(lines), "")]:
-            parts.append(_code(lines, begin, line))
-            if name:
-                info = LOOPS[name]
-                devices = " and ".join(device.upper() for device in info.devices)
-                parts.append(
-                    f"(loop-{name})=\n### {name}\n\n{info.does[:1].upper()}{info.does[1:]}. Runs on: {devices}.\n"
-                )
-            begin = line
-        for source in dict.fromkeys(part for info in LOOPS.values() if info.module == module for part in info.sources):
-            code = (path.parent / source).read_text(encoding="utf-8").rstrip()
-            parts.append(f"The file `src/overhead/loops/{source}`:\n\n````{{code-block}} c\n{code}\n````\n")
-    return "\n".join(parts)
-
-
-def class_lines(lines: Sequence[str]) -> dict[str, int]:
-    """Where each class of a source begins (0-based, decorators included)."""
-    return {
-        node.name: min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1
-        for node in ast.parse("\n".join(lines)).body
-        if isinstance(node, ast.ClassDef)
-    }
-
-
-def _code(lines: Sequence[str], begin: int, end: int) -> str:
-    while begin < end and not lines[begin].strip():
-        begin += 1
-    code = "\n".join(lines[begin:end]).rstrip()
-    return f"````{{code-block}} python\n:lineno-start: {begin + 1}\n\n{code}\n````\n" if code else ""

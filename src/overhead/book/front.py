@@ -10,17 +10,22 @@ from typing import NamedTuple
 from overhead.book import folder
 from overhead.book.folder import Facts
 from overhead.book.fragments import DEFAULTS, SWEEP, plain
+from overhead.chapters.crossover.kept import constants_of
 from overhead.chapters.where_time_goes.budget import Budget
 from overhead.chapters.where_time_goes.chapter import WhereTimeGoes
 from overhead.chapters.your_loop.chapter import factor
 from overhead.diagnose.pitfalls import PITFALLS
 from overhead.loops import LOOPS
 from overhead.model.atlas import ENTRIES, Entry
+from overhead.model.gpus import preset
+from overhead.model.replay import CannotModel, on_gpu
+from overhead.problem.workload import Workload
 from overhead.records import stats
 from overhead.records.record import Record
 from overhead.showing import tables
 
-BUDGETS, PRICES = "03-where-time-goes", "10-your-loop"
+BUDGETS, PRICES, MODELLED = "03-where-time-goes", "10-your-loop", "08-crossover"
+THE_ARTICLES = "Quadro RTX 5000"
 ARTICLE = "article, 32"  # the comparison of the atlas that this book is about
 # What each term of a budget counts as on the front page.
 KINDS = {"calls": "calls", "data": "calls", "products": "arithmetic", "elementwise": "arithmetic",
@@ -57,6 +62,7 @@ def front(results: Path, hosts: Hosts) -> Front:
     """The front page of these hosts. Raises `FolderError` for records that cannot be read."""
     said, helps, slots, gpu_measured = [], [], {}, False
     prices: dict[str, list[Record]] = {}
+    models: dict[str, list[Record]] = {}
     for number, (host, chapters) in enumerate(hosts.items()):
         facts = folder.facts(results / host)
         sweep = folder.read_records(results / host, SWEEP) if SWEEP in chapters else []
@@ -71,8 +77,10 @@ def front(results: Path, hosts: Hosts) -> Front:
             helps.append(f"**On {host}**, at batch size {gained[0].batch_size}:\n\n{_gains_table(gained)}")
         if PRICES in chapters:
             prices[host] = folder.read_records(results / host, PRICES)
+        if MODELLED in chapters:
+            models[host] = folder.read_records(results / host, MODELLED)
     if not gpu_measured:
-        said.append(published())
+        said += [published(), modelled(models)]
     return Front("\n".join(said) + "\n", "\n".join(helps) + "\n", price_list(prices), slots)
 
 
@@ -191,6 +199,27 @@ def published() -> str:
         f"{plain(gpu.device_name)}."
     )
     return f"{words}\n\n::::{{dropdown}} What others published, CPU against GPU\n\n{_published_table()}\n::::\n"
+
+
+def modelled(by_host: Mapping[str, Sequence[Record]]) -> str:
+    """What the article's GPU would do, driven by the first host that was calibrated; nothing where none was."""
+    for host, records in by_host.items():
+        constants = constants_of(records)
+        if constants is None:
+            continue
+        gpu = preset(THE_ARTICLES)
+        try:
+            found = [on_gpu(loop, Workload(), constants, gpu) for loop in (DEFAULTS, "jax-epoch")]
+        except CannotModel:
+            continue
+        keras, epoch = (f"**{tables.with_interval(p.epoch_s, p.low_s, p.high_s)} s**" for p in found)
+        size = Workload().batch_size
+        return (
+            f"*Modelled*, no such GPU is here: a {gpu.name} driven by {plain(host)} takes {keras} an epoch with "
+            f"Keras's defaults at batch {size}. As one compiled epoch it takes {epoch} "
+            f"({{chapter}}`{MODELLED}`; 90 % intervals).\n"
+        )
+    return ""
 
 
 def _published_table() -> str:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from overhead.chapters import pages, provenance
@@ -21,6 +22,7 @@ from overhead.measure.session import ONE_PROCESS, PRESETS, Preset, Session
 from overhead.problem.workload import TRAINING_IMAGES
 from overhead.records import record as records
 from overhead.records.record import Record
+from overhead.showing import tables
 
 HOST_NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?<!\.)")  # a folder's name everywhere
 DEVICES = ("auto", "cpu", "gpu")
@@ -151,6 +153,10 @@ class Chapter(BaseModel, frozen=True, strict=True, extra="forbid"):
         """What `take` makes of a case, for a run that was ended before `take` was done: a record, or one an op."""
         by_op = any("/" in clock for clock, *_ in case.samples)
         return case.op_records(dict(fields)) if by_op else [case.record(dict(fields))]
+
+    def in_table(self, frame: pd.DataFrame, caption: str) -> pages.Html:
+        """A frame of this chapter as a page shows tables."""
+        return pages.Html(tables.as_html(frame, caption, caption))
 
     def measure(self) -> list[Record]:
         """The chapter's records. In the kernel of `overhead run` they are measured already, and read.

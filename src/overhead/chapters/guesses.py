@@ -7,6 +7,7 @@ Callan and Mazur 2004, "Classroom demonstrations: Learning tools or entertainmen
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -96,6 +97,33 @@ def queue(records: Sequence[Record]) -> Interval | None:
 def models(records: Sequence[Record]) -> Interval | None:
     found = {r.loop: r for r in records if r.part == "models" and r.models == 5 and r.device == "cpu"}
     return tables.ratio(found["sequential"], found["vmap"])
+
+
+def predicted(records: Sequence[Record]) -> Interval | None:
+    """Of the hold-outs, as measured: an epoch of Keras's fit over one of the compiled epoch, at batch size 32."""
+    from overhead.chapters.crossover.chapter import Crossover
+
+    network = (784, 128, 10), 32
+    found = [case for case in Crossover().held_out(records) if (case.layers, case.batch_size) == network]
+    of = {case.loop: case.measured_s for case in found}
+    times = of["keras-fit"] / of["jax-epoch"]
+    return Interval(times, times, times, 1)
+
+
+def under_the_floor(records: Sequence[Record]) -> Interval | None:
+    from overhead.chapters.under_the_floor import rungs
+
+    here = rungs.part(records, None)
+    floor = tables.floor_of(here, 32, "cpu")
+    ours = timed(here, "sparse", 32)
+    return tables.ratio(floor[0], ours) if floor and ours else None
+
+
+def queued(records: Sequence[Record]) -> Interval | None:
+    """Of the simulated device: a launch with the queue full over one of the first."""
+    calls = next(r for r in records if r.op == "queue" and r.status == "ok").processes("call")[0]
+    times = statistics.median(calls[-50:]) / statistics.median(calls[:500])
+    return Interval(times, times, times, 1)
 
 
 def one_image(records: Sequence[Record]) -> Interval | None:
@@ -193,6 +221,30 @@ GUESSES = {
         "side by side",
         models,
         "A guess of 5 lets the models share everything; they can share dispatches and images, but no arithmetic.",
+    ),
+    "08-crossover": Guess(
+        "predicted_figure",
+        "One short epoch of the small network at batch size 32, with Keras's defaults and as one compiled program.",
+        "Keras's fit",
+        "the compiled epoch",
+        predicted,
+        "A guess near 1 counts the arithmetic, which is the same; a model needs what each call costs as well.",
+    ),
+    "09-under-the-floor": Guess(
+        "rungs_figure",
+        "The matrix products of a dense step and nothing else, and a whole training step that multiplies by no zero.",
+        "the dense products",
+        "the whole sparse step",
+        under_the_floor,
+        "A guess of five follows the zeros; a product that skips them also moves more bytes for each number it uses.",
+    ),
+    "11-lab": Guess(
+        "queue_figure",
+        "A launch on a simulated device whose queue is full, and one of the first launches.",
+        "a launch into a full queue",
+        "one of the first",
+        queued,
+        "A guess of 1 takes a launch for a fixed price; into a full queue it waits until the device has ended another.",
     ),
     "10-your-loop": Guess(
         "prices_figure",

@@ -11,7 +11,7 @@ SPREAD = 0.25  # of a time that is measured anew in class, or read off a logarit
 
 CLOCKS, OPS, BOUND, BUDGET = "00-clocks", "01-per-op-breakdown", "02-flop-lower-bound", "03-where-time-goes"
 PROFILE, SWEEP, LADDER, RATES = "04-profile", "05-batch-sweep", "06-overhead-ladder", "07-learning-rate-sweep"
-LOOP = "10-your-loop"
+LOOP, FLOOR, LAB = "10-your-loop", "09-under-the-floor", "11-lab"
 
 TABLE = (
     Exercise(
@@ -230,9 +230,53 @@ TABLE = (
         traps=(Trap(lambda records: 48_000.0, "the data set has that many; the timed epoch is shorter"),),
     ),
     Exercise(
+        "floor-zeros", FLOOR, "percent of the pixels", training.zeros,
+        ("An image has 784 pixels; how many of them are not zero?", "The first sentence of the page has the share."),
+        within=0.01,
+        traps=(Trap(lambda records: 100 - training.zeros(records).median, "so many are not zero; asked is the rest"),),
+    ),
+    Exercise(
+        "floor-sparse", FLOOR, "times as long", training.dense_over_sparse,
+        ("The floor is the dense products alone; `sparse` is a whole step.", "One over the column *times the floor*."),
+    ),
+    Exercise(
+        "floor-duplicates", FLOOR, "percent of the changes", training.lost,
+        (
+            "What does NumPy do with an index that occurs twice in `w[index] -= change`?",
+            "Only one change for each row survives; how many of the looked-up rows are different ones?",
+            "The column *duplicates* of the table of rows, in its first case.",
+        ),
+        within=0.02,
+        trap="an update that loses duplicates",
+        traps=(Trap(training.surviving, "so many survive; asked is how many are lost"),),
+    ),
+    Exercise(
         "loop-verdict", LOOP, "", training.diagnosed,
         ("What share of the step leads?", "The verdict of the NumPy loop at its smallest batch size."),
         words=("dispatch-bound", "arithmetic-bound", "memory-bound", "input-bound", "wait-bound", "cannot tell"),
+    ),
+    Exercise(
+        "lab-queue", LAB, "launches", training.depth,
+        ("A launch returns at once while the queue has room.", "Where does the figure of the queue leave its level?"),
+    ),
+    Exercise(
+        "lab-wait", LAB, "milliseconds", partial(training.forgotten, clock="wall"),
+        (
+            "Who waits for the device before the clock stops?",
+            "The record keeps two clocks: `returned` and `wall`.",
+            "Read the column *until the device was done* of the graph of the unfused step.",
+        ),
+        trap="an unsynchronised timing",
+        traps=(
+            Trap(
+                lambda records: training.forgotten(records, "returned").median,
+                "that is when the last call returned; the device was still working",
+            ),
+        ),
+    ),
+    Exercise(
+        "lab-seeming", LAB, "times as long", training.seeming,
+        ("Divide one clock by the other.", "*Until the device was done* over *until the last call returned*."),
     ),
     Exercise(
         "loop-image", LOOP, "times as long", partial(training.pitfall, name="one-image-at-a-time"),

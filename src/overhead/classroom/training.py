@@ -1,10 +1,11 @@
-"""What records answer of the chapters that train: batch sizes, the ladder, many learning rates, a loop of one's own."""
+"""What records answer of the chapters that train: from batch sizes to what stands under the floor, and the lab."""
 
 from __future__ import annotations
 
 from overhead.chapters.batch_sweep.chapter import BatchSweep
 from overhead.chapters.ladder.chapter import OverheadLadder
 from overhead.chapters.learning_rates.curves import member
+from overhead.chapters.under_the_floor import rungs, wording
 from overhead.chapters.your_loop.chapter import factor
 from overhead.classroom.answers import MissingRecord, Records, exact, need
 from overhead.records import stats
@@ -155,3 +156,69 @@ def pitfall(records: Records, name: str) -> Interval:
     if found is None:
         raise MissingRecord(f"a step with the pitfall {name}")
     return factor(found)
+
+
+# --- 09-under-the-floor -----------------------------------------------------------------------------------------------
+
+
+def zeros(records: Records) -> Interval:
+    """Percent of the pixels that are zero."""
+    found = rungs.counted(records)
+    if found is None:
+        raise MissingRecord("the counts of the pixels")
+    return exact(100 - 100 * sum(found["by_pixel"]) / found["images"] / len(found["by_pixel"]))
+
+
+def dense_over_sparse(records: Records) -> Interval:
+    """The dense step's products alone over all of the sparse step, at the smallest batch size."""
+    here = rungs.part(records, None)
+    ours = loop_of(here, "sparse")
+    floor = tables.floor_of(here, ours.trained.batch_size, "cpu")
+    found = tables.ratio(floor[0], ours) if floor else None
+    if found is None:
+        raise MissingRecord("a floor that shares turns with sparse")
+    return found
+
+
+def surviving(records: Records) -> float:
+    """Percent of the changes that are to rows of their own, in the first case of the words."""
+    found = wording.counts(records)
+    need(found, "the counts of the words")
+    cost = found[min(found)]
+    return 100 * cost["touched"] / cost["looked_up"]
+
+
+def lost(records: Records) -> Interval:
+    return exact(100 - surviving(records))
+
+
+# --- 11-lab -----------------------------------------------------------------------------------------------------------
+
+
+def calls_of_the_queue(records: Records) -> list[float]:
+    """Seconds of each launch in order."""
+    found = next((r for r in records if r.op == "queue" and r.status == "ok"), None)
+    if found is None:
+        raise MissingRecord("the launches that fill the queue")
+    return found.processes("call")[0]
+
+
+def depth(records: Records) -> Interval:
+    """Launches that return at once before the first one that waits: ten times the median of the first hundred."""
+    calls = calls_of_the_queue(records)
+    usual = sorted(calls[:100])[50]
+    return exact(next((n for n, seconds in enumerate(calls) if n > 100 and seconds > 10 * usual), len(calls)))
+
+
+def forgotten(records: Records, clock: str) -> Interval:
+    """Milliseconds of the short epoch, a graph a step, by a clock: to the end of the work, or of the last call."""
+    found = [r for r in records if r.status == "ok" and r.timing and r.processes("returned")]
+    need(found, "an epoch that was not waited for")
+    epoch = stats.median_interval(found[0].processes(clock))
+    return Interval(1e3 * epoch.median, 1e3 * epoch.low, 1e3 * epoch.high, epoch.n)
+
+
+def seeming(records: Records) -> Interval:
+    """How many times as long the short epoch is as it seems to who does not wait."""
+    done, returned = forgotten(records, "wall"), forgotten(records, "returned")
+    return Interval(done.median / returned.median, done.low / returned.high, done.high / returned.low, int(done.n))
