@@ -216,7 +216,9 @@ def _record_fault(record: Record, host: str, chapter: str) -> str | None:
         return f"host must be a name of letters, digits, '-', '_' or '.', got {record.host[:40]!r}"
     if record.host != host:
         return f"host must be one name in the whole file, {host[:64]!r}, got {record.host[:64]!r}"
-    shared = record.notebook in CHAPTERS and probing.kind(record) is not None  # chapters of one run calibrate once
+    # Chapters of one run calibrate once: probes, and a library that could not be probed, may be another chapter's.
+    probe = probing.kind(record) is not None or (record.status != "ok" and record.workload is None)
+    shared = record.notebook in CHAPTERS and probe
     if record.notebook != chapter and not shared:
         return f"notebook is {record.notebook[:64]!r}, the file is {chapter!r}"
     for name, form in (("started", STARTED), ("commit", COMMIT), ("code_sha256", COMMIT), ("device", KIND)):
