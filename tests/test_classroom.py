@@ -195,6 +195,10 @@ def test_the_answer_of_a_trap_is_called_by_its_name(name, as_class):
 
     found = judging.check(name, value, host=REFERENCE)
 
+    truth = judging.answered(exercise, judging.own_records(exercise.chapter, REFERENCE))
+    if isinstance(truth, Interval) and truth.low * (1 - exercise.within) <= value <= truth.high * (1 + exercise.within):
+        assert found.right, "on a noisy host the record's own interval may hold the trap's value"
+        return
     assert found == (False, f"{name}: not yet: {trap.says}.")
 
 

@@ -114,4 +114,17 @@ def test_arrays_begin_at_a_cache_line() -> None:
         array = compiled.aligned(*shape)
         assert array.ctypes.data % 64 == 0
         assert (array.shape, array.dtype, array.any()) == (shape, np.float32, False)
-    assert [compiled.whole(n) for n in (1, 16, 17)] == [16, 16, 32]
+    lanes = compiled.LANES
+    assert [compiled.whole(n) for n in (1, lanes, lanes + 1)] == [lanes, lanes, 2 * lanes]
+
+
+@pytest.mark.parametrize(
+    ("flags", "machine", "lanes"),
+    [("flags : fma avx2 avx512f", "x86_64", 16), ("flags : fma avx2", "x86_64", 8), ("Features : asimd", "aarch64", 4)],
+)
+def test_a_vector_is_as_wide_as_a_register(
+    flags: str, machine: str, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "processor", lambda: flags)
+    monkeypatch.setattr(compiled.platform, "machine", lambda: machine)
+    assert compiled.lanes() == lanes

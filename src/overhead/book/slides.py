@@ -28,7 +28,7 @@ HEAD = """<!DOCTYPE html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
-<link rel="stylesheet" href="../_static/slides.css">
+<link rel="stylesheet" href="../slides.css">
 </head>
 <body class="{kind}">
 <main>

@@ -8,6 +8,7 @@ import importlib.util
 import math
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -32,7 +33,6 @@ LIBRARIES = ("-lm",)
 NATIVE = ("-march=native", "-mcpu=native")  # the first is refused by Clang on some ARM, the second by GCC on x86
 LIMIT_S = 120  # a compiler that takes longer hangs
 ALIGNMENT = 64  # bytes of a cache line and of the widest register
-LANES = 16  # floats in a vector of c/vectors.h
 NO_CLASS = -1e30  # the bias of a class that only fills a vector: its probability is 0
 
 
@@ -72,7 +72,7 @@ def load(source: str, defines: Mapping[str, int]) -> Library:
     command = compiler()
     folder = resources.files("overhead.loops") / "c"
     text = "".join((folder / part).read_text(encoding="utf-8") for part in ("vectors.h", source))
-    wanted = [*OPTIONS, *(f"-D{name}={value}" for name, value in defines.items())]
+    wanted = [*OPTIONS, *(f"-D{name}={value}" for name, value in ({"LANES": LANES} | dict(defines)).items())]
     key = "\n".join([text, version(), *command, *wanted, *NATIVE, processor()])
     name = f"{Path(source).stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     with tempfile.TemporaryDirectory(prefix="overhead-", ignore_cleanup_errors=True) as temporary:
@@ -103,6 +103,16 @@ def processor() -> str:
         return f"{platform.machine()} {platform.processor()}"
     telling = ("model name", "flags", "CPU part", "Features")
     return "\n".join(sorted({line for line in lines if line.startswith(telling)}))
+
+
+def lanes() -> int:
+    """Floats in a register of this processor: 16 with AVX-512, 8 on other x86, 4 elsewhere."""
+    if re.search(r"\bavx512f\b", processor()):
+        return 16
+    return 8 if platform.machine().lower() in ("x86_64", "amd64", "i686") else 4
+
+
+LANES = lanes()  # floats in a vector of c/vectors.h
 
 
 def _writable(folder: Path) -> bool:

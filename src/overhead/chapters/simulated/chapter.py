@@ -215,7 +215,7 @@ class Lab(Chapter, frozen=True, strict=True, extra="forbid"):
         if record is None:
             return pages.missing("a real queue", records)
         if record.status != "ok":
-            return pages.Markdown(f"Left out here: {record.reason}.")
+            return pages.Markdown(f"Left out here: {pages.plain(record.reason)}.")
         columns = {field: record.processes(field)[0] for field in opencl.Command._fields}
         rows = [
             {"command": number, **{field.removesuffix("_ns") + ", us": tables.number(s * 1e6) for field, s in

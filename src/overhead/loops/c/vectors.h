@@ -1,7 +1,7 @@
-/* Vectors of 16 floats, which GCC and Clang turn into whatever registers the processor has. In front of every source. */
+/* Vectors of LANES floats, as many as a register of the processor holds: `compiled.py` says. In front of every source.
+   A vector of two registers would be split by way of memory, at each operation. */
 #include <stdint.h>
-#define LANES 16
-typedef float V __attribute__((vector_size(4 * LANES)));   /* one register of AVX-512, two of AVX2, four of NEON */
+typedef float V __attribute__((vector_size(4 * LANES)));   /* 16 with AVX-512, 8 with AVX, 4 with NEON */
 typedef int32_t I __attribute__((vector_size(4 * LANES)));
 
 static inline V where(I mask, V a, V b) { return (V)((mask & (I)a) | (~mask & (I)b)); }
