@@ -57,7 +57,7 @@ def links(hosts: Mapping[str, Any]) -> str:
 def _slides(host: str, made: Mapping[str, dict[str, Any]], of: OfHost) -> str:
     title = f"Where does a step go? · {host}"
     parts = [HEAD.format(title=escape(title), kind="slides")]
-    bar = story.bar(of.told, "03-where-time-goes") if of.told else ""
+    bar = story.bar(of.told, None) if of.told else ""
     parts.append(f"<section><h1>{escape(title)}</h1>{bar}<p>A slide a chapter. Bet before you turn it.</p></section>")
     for chapter, page in made.items():
         asked = escape(story.QUESTIONS.get(chapter, chapter))
@@ -72,7 +72,7 @@ def _poster(host: str, made: Mapping[str, dict[str, Any]], of: OfHost) -> str:
     if of.told:
         of_what = f"at batch size {of.told.batch_size}, on {escape(host)}"
         words = f"A step of training a network of 784, 128 and 10 units with Keras's defaults, {of_what}."
-        parts.append(f'<p class="lead">{words}</p>{story.bar(of.told, "03-where-time-goes")}')
+        parts.append(f'<p class="lead">{words}</p>{story.bar(of.told, None)}')
     parts.append('<div class="columns">')
     for chapter in POSTER:
         if chapter in made and (shown := figure(made[chapter])):

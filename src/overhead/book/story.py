@@ -101,25 +101,25 @@ def story_of(records: Sequence[Record]) -> Story | None:
     return Story(size, us[0], us[2], shares)
 
 
-def words(story: Story, chapter: str) -> str:
-    """The bar as text: the step, its shares, and which of them the chapter is about."""
+def words(story: Story, chapter: str | None) -> str:
+    """The bar as text: the step, its shares, and which of them the chapter is about; of no chapter, the shares."""
     each = "; ".join(f"{name} {us:,.0f} us" for name, us in story.shares.items())
     whole = f"A step of {DEFAULTS} at batch size {story.batch_size}: {story.step_us:,.0f} us"
-    return f"{whole}. {each}. {_about(story, chapter)}"
+    return f"{whole}. {each}. {_about(story, chapter)}".rstrip()
 
 
-def _about(story: Story, chapter: str) -> str:
-    if chapter not in ABOUT:
-        return INSTEAD.get(chapter, "")
+def _about(story: Story, chapter: str | None) -> str:
+    if chapter is None or chapter not in ABOUT:
+        return INSTEAD.get(chapter or "", "")
     part = sum(story.shares[name] for name in ABOUT[chapter])
     if len(ABOUT[chapter]) == len(story.shares):
         return "This chapter is about all of it."
     return f"This chapter is about {part:,.0f} us of it ({part / story.step_us:.0%})."
 
 
-def bar(story: Story, chapter: str) -> str:
-    """The running figure in HTML: one bar on a linear scale, the chapter's shares in full colour."""
-    about = ABOUT.get(chapter, ())
+def bar(story: Story, chapter: str | None) -> str:
+    """The running figure in HTML: a bar on a linear scale, the shares of the chapter in full colour; of none, all."""
+    about = tuple(story.shares) if chapter is None else ABOUT.get(chapter, ())
 
     def kind(number: int, name: str) -> str:
         return f"share-{number}{'' if name in about else ' pale'}"
