@@ -27,7 +27,11 @@ FEWER = {"11-lab": 16}  # that has no more
 
 
 def lines(chapter: str) -> list[Line]:
-    return [json.loads(line) for line in (HOST / f"{chapter}.jsonl").read_text(encoding="utf-8").splitlines()]
+    found = [json.loads(line) for line in (HOST / f"{chapter}.jsonl").read_text(encoding="utf-8").splitlines()]
+    for work in (line["workload"] for line in found if line.get("workload")):
+        whole, rest = divmod(work["images"], work["batch_size"])
+        work["steps"] = whole + (work["remainder"] == "keep" and rest > 0)
+    return found
 
 
 def printed(chapter: str, table: str, preset: str) -> list[dict[str, str]]:
@@ -223,7 +227,7 @@ def flop_bound() -> Figures:
 def where_time_goes() -> Figures:
     floors = [
         line for line in lines("03-where-time-goes")
-        if line.get("probe") and line["status"] == "ok" and line["probe"]["kind"] in ("floor", "frame")
+        if line.get("probe") and line["status"] == "ok" and line["probe"]["kind"] in ("floor", "fixed", "frame")
     ]  # fmt: skip
     found = []
     for row, line in zip(printed("03-where-time-goes", "floors_table", "workshop"), floors, strict=True):
