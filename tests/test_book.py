@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 
 import sample_book
 from overhead.book import build as book
-from overhead.book import exhibits, folder, fragments
+from overhead.book import exhibits, folder, fragments, parts
 from overhead.book import pages as made_pages
 from overhead.book.build import BookError
 from overhead.chapters import CHAPTERS
@@ -392,7 +392,8 @@ def test_adding_a_host_changes_the_contents_and_nothing_else() -> None:
     one, two = (book.contents(hosts) for hosts in ({"a": [SWEEP]}, {"a": [SWEEP], "b": [SWEEP]}))
 
     added = [part for part in two["parts"] if part not in one["parts"]]
-    assert added == [{"caption": "Measured on b", "chapters": [{"file": f"results/b/{SWEEP}"}]}]
+    listed = [{"file": f"results/b/{name}"} for name in parts.names(SWEEP)]
+    assert added == [{"caption": "Measured on b", "chapters": listed}]
 
 
 def test_a_headline_gives_the_ratio_of_the_records_and_both_devices() -> None:

@@ -25,9 +25,10 @@ GROUPS = {
         ("loops/numpy_", "loops/numpy_out", "loops/numpy_many"),
     ),
     "compiled": Group(
-        "Loops in C around the library's products, and those that skip zeros",
-        ("loops/products", "loops/sparse", "loops/sparse_many", "loops/rows", "loops/compiled"),
+        "Loops in C around the library's products",
+        ("loops/products", "loops/rows", "loops/compiled"),
     ),
+    "sparse": Group("Loops that multiply by no zero", ("loops/sparse", "loops/sparse_many")),
     "jax": Group("Loops in JAX", ("loops/jax_", "loops/jax_many", "loops/rows_jax")),
     "tensorflow": Group(
         "Loops in TensorFlow and Keras",
@@ -92,7 +93,7 @@ def _devices(info: LoopInfo) -> str:
 
 def _file(root: Path, name: str) -> str:
     path = root / "src" / "overhead" / f"{name}.py"
-    parts = [f"## `{name.removeprefix('loops/')}.py`\n\nThe file `src/overhead/{name}.py`:\n"]
+    parts = [f"## `{path.name}`\n\nIn `src/overhead/{name.rpartition('/')[0]}/`:\n"]
     lines = path.read_text(encoding="utf-8").splitlines()
     starts = class_lines(lines)
     own = {loop: info for loop, info in SHOWN.items() if name == f"loops/{info.module}"}
