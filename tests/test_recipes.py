@@ -290,5 +290,5 @@ def test_a_host_is_a_folder(tmp_path):
     hosts = {name: folder.chapters(tmp_path / name) for name in folder.hosts(tmp_path)}
     assert set(hosts) - set(before) == {"new-box"}
     parts = {part["caption"]: part["chapters"] for part in build.contents(hosts)["parts"]}
-    assert parts["Measured on new-box"] == [{"file": "results/new-box/05-batch-sweep"}]
+    assert parts["Measured on new-box"][0] == {"file": "results/new-box/05-batch-sweep"}
     assert "new-box" in fragments.hosts_table(ROOT, tmp_path, hosts)
